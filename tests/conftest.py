@@ -40,6 +40,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_cost)
 
 
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    # A failure is named where its letter would stand, not minutes later at the end.
+    if not report.failed:
+        return None
+    category, word = ("failed", "FAILED") if report.when == "call" else ("error", "ERROR")
+    reason = (report.longreprtext.strip() or word).splitlines()[-1]
+    return category, f"\n{word} {report.nodeid}: {reason}\n", word
+
+
 def _cost(item: pytest.Item) -> int:
     if item.get_closest_marker("slow"):
         return 2
