@@ -35,6 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["CONWALK_CACHE"] = str(cache)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if not {"minilm", "smollm"}.isdisjoint(getattr(item, "fixturenames", ())):
+        item.add_marker("real")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_cost)
