@@ -1,0 +1,44 @@
+"""Fingerprints of weights, in files and in memory."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+
+def of_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def of_files(paths: Sequence[Path]) -> str:
+    """Fingerprint of weight files, the same wherever their folder lies.
+
+    Returns:
+        ``"sha256:…"``, of the names and bytes in name order.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(paths, key=lambda p: p.name):
+        digest.update(f"{path.name}\0{of_file(path)}\n".encode())
+    return f"sha256:{digest.hexdigest()}"
+
+
+@torch.no_grad()
+def of_module(module: nn.Module) -> str:
+    """Fingerprint of the parameters of a module, in the order of their names.
+
+    A tied parameter counts once. Names, dtypes, shapes and bytes all enter.
+
+    Returns:
+        ``"sha256:…"``.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in sorted(module.named_parameters()):
+        digest.update(f"{name}\0{parameter.dtype}\0{tuple(parameter.shape)}\n".encode())
+        if not parameter.is_meta:
+            values = parameter.detach().cpu().contiguous().flatten()
+            digest.update(values.view(torch.uint8).numpy())
+    return f"sha256:{digest.hexdigest()}"

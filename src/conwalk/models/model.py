@@ -1,0 +1,70 @@
+"""A loaded model: the module, its tokenizer, and where both came from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from conwalk.errors import SourceError
+
+Kind = Literal["hub", "folder", "gguf", "package", "live"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model ready to be analysed.
+
+    Attributes:
+        module: the network, in evaluation mode unless it was handed over loaded.
+        tokenizer: its tokenizer, or None (``notes`` then says why).
+        source: what it was loaded from, as the user wrote it.
+        kind: the way it was loaded.
+        quantized: True if the weights went through a quantisation; the analysis then
+            describes the quantised model.
+        notes: what the user should know about this load, one sentence each.
+        hash_weights: computes ``weights_hash``.
+    """
+
+    module: nn.Module
+    tokenizer: Any
+    source: str
+    kind: Kind
+    quantized: bool = False
+    notes: tuple[str, ...] = ()
+    hash_weights: Callable[[], str] = field(default=str, repr=False, compare=False)
+
+    @cached_property
+    def weights_hash(self) -> str:
+        """Fingerprint ``"sha256:…"`` of the weight files, or of a live module's values."""
+        return self.hash_weights()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the first floating parameter; the default dtype if there is none."""
+        floating = (p.dtype for p in self.module.parameters() if p.dtype.is_floating_point)
+        return next(floating, torch.get_default_dtype())
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the first parameter; the CPU if there is none."""
+        return next((p.device for p in self.module.parameters()), torch.device("cpu"))
+
+    def require_tokenizer(self) -> Any:
+        """Give the tokenizer.
+
+        Raises:
+            SourceError: the model has none.
+        """
+        if self.tokenizer is None:
+            raise SourceError(
+                f"{self.source}: no tokenizer was found with the model, so texts cannot be read; "
+                "pass tokenizer= (a folder, a Hub id or a tokenizer object) or give token ids"
+            )
+        return self.tokenizer
+
+    def noting(self, *notes: str) -> "Model":
+        """The same model with more notes."""
+        return replace(self, notes=(*self.notes, *notes))
