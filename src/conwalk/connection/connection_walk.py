@@ -6,27 +6,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from conwalk.connection import walk as walks
+from conwalk.connection.edge_transports import EdgeTransports
 from conwalk.connection.heads import HeadView
 from conwalk.connection.laplacian import ConnectionLaplacian
 from conwalk.connection.propagation import mix, propagate, propagate_back
-from conwalk.connection.selection import resolve_index, take
+from conwalk.connection.selection import take
 from conwalk.connection.transport import HeadTransports
-from conwalk.connection.walk import Weighting
-from conwalk.errors import AbsentEdgeError
 from conwalk.operators.algebra import Adjoint
 from conwalk.operators.base import LinearOperator
-from conwalk.operators.fields import (
-    Array,
-    as_tensor,
-    require_alike,
-    require_axes,
-    require_field,
-    require_shape,
-)
+from conwalk.operators.fields import Array, require_field
 
 
-class ConnectionWalk(LinearOperator):
+class ConnectionWalk(EdgeTransports, LinearOperator):
     """The attention sublayer as a walk: Y_i = Σ_j P[i,j] (x_j T[i,j] + t[i,j]) + b_O.
 
     As an operator it is the linear part, ``walk @ x``; ``walk(x)`` adds the affine part. It is
@@ -99,47 +90,13 @@ class ConnectionWalk(LinearOperator):
         value_scale: Array | None,
         output_gate: Array | None,
     ) -> None:
-        weights = as_tensor("attention", attention)
-        require_axes("attention", weights, "head query key")
-        n_heads, n_queries, n_keys = weights.shape
-        value, out = transports.value_width, transports.width_out
-        require_shape("attention", weights, (transports.n_heads, n_queries, n_keys), "W_O")
-        require_alike("attention", weights, transports.dtype, transports.device)
-        self.attention = weights
-        self.transports = transports
-        self.b_O = _optional("b_O", b_O, "width_out", (out,), weights)
-        self.value_scale = _optional(
-            "value_scale", value_scale, "head key", (n_heads, n_keys), weights
-        )
-        self.output_gate = _optional(
-            "output_gate", output_gate, "head query value", (n_heads, n_queries, value), weights
-        )
+        self._keep(attention, transports, b_O, value_scale, output_gate)
         super().__init__(
-            (n_keys, transports.width_in),
-            (n_queries, out),
-            dtype=weights.dtype,
-            device=weights.device,
+            (self.n_keys, transports.width_in),
+            (self.n_queries, transports.width_out),
+            dtype=transports.dtype,
+            device=transports.device,
         )
-
-    @property
-    def n_heads(self) -> int:
-        """Number of heads."""
-        return self.attention.shape[0]
-
-    @property
-    def n_queries(self) -> int:
-        """Number of receivers."""
-        return self.attention.shape[1]
-
-    @property
-    def n_keys(self) -> int:
-        """Number of senders."""
-        return self.attention.shape[2]
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether receivers are senders and none receives from a later one."""
-        return self.n_queries == self.n_keys and not bool(self.attention.triu(1).any())
 
     @property
     def heads(self) -> HeadView["ConnectionWalk"]:
@@ -233,137 +190,6 @@ class ConnectionWalk(LinearOperator):
         mixed = mass * self.transports.value_biases()[:, None]
         return mixed if self.output_gate is None else mixed * self.output_gate
 
-    def head_weights(self, weighting: Weighting = "uniform") -> Float[Tensor, " head"]:
-        """Resolve a weighting to ω, positive with sum 1 (Theory §1).
-
-        Args:
-            weighting: ``"uniform"``, ``"norm"`` or one positive number per head.
-
-        Returns:
-            ω.
-
-        Raises:
-            SelectionError: an unknown name.
-            ShapeError: not one positive finite number per head.
-        """
-        return walks.head_weights(weighting, self.transports)
-
-    def walk_matrix(self, weighting: Weighting = "uniform") -> Float[Tensor, "query key"]:
-        """Average the attention of the heads: P[i,j] = Σ_h ω[h] A[h,i,j] (Theory §1).
-
-        Args:
-            weighting: ``"uniform"``, ``"norm"`` or one positive number per head.
-
-        Returns:
-            P; its rows sum to the mean row sum of the heads.
-
-        Raises:
-            SelectionError: an unknown name.
-            ShapeError: not one positive finite number per head.
-        """
-        return walks.walk_matrix(self.attention, self.head_weights(weighting))
-
-    def gate_field(self, weighting: Weighting = "uniform") -> Float[Tensor, "head query key"]:
-        """Give the gates of all edges (Theory §1).
-
-        Args:
-            weighting: ``"uniform"``, ``"norm"`` or one positive number per head.
-
-        Returns:
-            γ[h,i,j] = ω[h] A[h,i,j] / P[i,j]; 0 on absent edges.
-
-        Raises:
-            SelectionError: an unknown name.
-            ShapeError: not one positive finite number per head.
-        """
-        return walks.gate_field(self.attention, self.head_weights(weighting))
-
-    def gates(self, i: int, j: int, weighting: Weighting = "uniform") -> Float[Tensor, " head"]:
-        """Give the share of each head in the edge j -> i (Theory §1).
-
-        Args:
-            i: receiver.
-            j: sender.
-            weighting: ``"uniform"``, ``"norm"`` or one positive number per head.
-
-        Returns:
-            γ[:,i,j]; sums to 1.
-
-        Raises:
-            AbsentEdgeError: P[i,j] is 0.
-            SelectionError: no such token, or an unknown weighting.
-            ShapeError: not one positive finite number per head.
-        """
-        edge, walk = self._edge(i, j, weighting)
-        return self.head_weights(weighting) * edge / walk
-
-    def _edge(self, i: int, j: int, weighting: Weighting) -> tuple[Tensor, Tensor]:
-        """Give A[:,i,j] and P[i,j] of a present edge."""
-        query = resolve_index("query", i, self.n_queries)
-        key = resolve_index("key", j, self.n_keys)
-        edge = self.attention[:, query, key]
-        walk = self.head_weights(weighting) @ edge
-        if walk == 0:
-            raise AbsentEdgeError(
-                f"no edge from key {j} to query {i}: its weight is 0, so it has no transport; "
-                "choose one where walk_matrix() is not 0"
-            )
-        return edge, walk
-
-    def _edge_values(self, i: int, j: int, weighting: Weighting) -> Float[Tensor, "head value"]:
-        """Give what the edge does to each coordinate of each value: A s g / P."""
-        edge, walk = self._edge(i, j, weighting)
-        factors = edge / walk
-        if self.value_scale is not None:
-            factors = factors * self.value_scale[:, j]
-        if self.output_gate is not None:
-            return factors[:, None] * self.output_gate[:, i]
-        return factors[:, None].expand(-1, self.transports.value_width)
-
-    def transport(
-        self, i: int, j: int, weighting: Weighting = "uniform"
-    ) -> Float[Tensor, "width_in width_out"]:
-        """Write out the effective transport of the edge j -> i (Theory §1).
-
-        Args:
-            i: receiver.
-            j: sender.
-            weighting: ``"uniform"``, ``"norm"`` or one positive number per head.
-
-        Returns:
-            T[i,j] = Σ_h A[h,i,j] M[h] / P[i,j], with scale and gate where the walk has them.
-
-        Raises:
-            AbsentEdgeError: P[i,j] is 0.
-            SelectionError: no such token, or an unknown weighting.
-            ShapeError: not one positive finite number per head.
-        """
-        factors = self._edge_values(i, j, weighting).reshape(-1, 1)
-        rows = self.transports.output_rows * factors
-        columns = self.transports.value_heads().transpose(0, 1).flatten(1)
-        return columns @ rows
-
-    def transport_affine(
-        self, i: int, j: int, weighting: Weighting = "uniform"
-    ) -> Float[Tensor, " width_out"]:
-        """Give the affine part of the edge j -> i (Theory §1).
-
-        Args:
-            i: receiver.
-            j: sender.
-            weighting: ``"uniform"``, ``"norm"`` or one positive number per head.
-
-        Returns:
-            t[i,j] = Σ_h A[h,i,j] c[h] / P[i,j]; zeros without a value bias.
-
-        Raises:
-            AbsentEdgeError: P[i,j] is 0.
-            SelectionError: no such token, or an unknown weighting.
-            ShapeError: not one positive finite number per head.
-        """
-        values = self._edge_values(i, j, weighting) * self.transports.value_biases()
-        return values.flatten() @ self.transports.output_rows
-
     def generator(self, scale: float = 1.0) -> ConnectionLaplacian:
         """Give the generator L_s = I − walk/s (Theory §2).
 
@@ -377,16 +203,3 @@ class ConnectionWalk(LinearOperator):
             ShapeError: the walk does not map a space to itself, or the scale is 0 or not finite.
         """
         return ConnectionLaplacian(self, scale)
-
-
-def _optional(
-    name: str, array: Array | None, axes: str, shape: tuple[int, ...], attention: Tensor
-) -> Tensor | None:
-    """Check an input that may be missing."""
-    if array is None:
-        return None
-    tensor = as_tensor(name, array)
-    require_axes(name, tensor, axes)
-    require_shape(name, tensor, shape, "the walk")
-    require_alike(name, tensor, attention.dtype, attention.device)
-    return tensor

@@ -18,24 +18,34 @@ def to_scipy(operator: LinearOperator) -> ScipyOperator:
         A scipy operator of shape ``operator.shape``; float64 for a float64 operator, float32
         for all others.
     """
-    precision = working_dtype(operator.dtype)
-    dtype = np.dtype("float64" if precision == torch.float64 else "float32")
+    return _Adapter(operator)
 
-    def columns(linear: LinearOperator, block: np.ndarray) -> np.ndarray:
-        """Apply to every column of (entries, columns)."""
-        fields = torch.tensor(block.T, dtype=linear.dtype, device=linear.device)
-        with torch.no_grad():
-            images = linear @ fields.unflatten(-1, linear.domain)
-        return images.flatten(1).mT.to("cpu", precision).numpy()
 
-    def vector(linear: LinearOperator, flat: np.ndarray) -> np.ndarray:
-        return columns(linear, flat.reshape(-1, 1))[:, 0]
+class _Adapter(ScipyOperator):
+    """An operator in scipy's terms: columns of flattened fields."""
 
-    return ScipyOperator(
-        shape=operator.shape,
-        dtype=dtype,
-        matvec=lambda flat: vector(operator, flat),
-        rmatvec=lambda flat: vector(operator.H, flat),
-        matmat=lambda block: columns(operator, block),
-        rmatmat=lambda block: columns(operator.H, block),
-    )
+    def __init__(self, operator: LinearOperator) -> None:
+        """Keep the operator."""
+        double = working_dtype(operator.dtype) == torch.float64
+        super().__init__(np.dtype("float64" if double else "float32"), operator.shape)
+        self._operator = operator
+
+    def _matmat(self, X: np.ndarray) -> np.ndarray:
+        return _apply_to_columns(self._operator, X)
+
+    def _rmatmat(self, X: np.ndarray) -> np.ndarray:
+        return _apply_to_columns(self._operator.H, X)
+
+    def _matvec(self, x: np.ndarray) -> np.ndarray:
+        return self._matmat(x.reshape(-1, 1))[:, 0]
+
+    def _rmatvec(self, x: np.ndarray) -> np.ndarray:
+        return self._rmatmat(x.reshape(-1, 1))[:, 0]
+
+
+def _apply_to_columns(operator: LinearOperator, columns: np.ndarray) -> np.ndarray:
+    """Map the flattened fields in the columns of an array."""
+    fields = torch.tensor(columns.T, dtype=operator.dtype, device=operator.device)
+    with torch.no_grad():
+        images = operator @ fields.unflatten(-1, operator.domain)
+    return images.flatten(1).mT.to("cpu", working_dtype(operator.dtype)).numpy()
