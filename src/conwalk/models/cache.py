@@ -3,12 +3,16 @@
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from conwalk.errors import OutputError
 
 VARIABLE = "CONWALK_CACHE"
+_DRAFT = ".draft-"
+_ABANDONED_SECONDS = 24 * 3600
 
 
 def root(cache_dir: str | os.PathLike[str] | None = None) -> Path:
@@ -36,7 +40,8 @@ def store(folder: Path, fill: Callable[[Path], None]) -> None:
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
+        _sweep(folder.parent)
+        draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=folder.parent))
     except OSError as error:
         raise _unwritable(folder.parent, error) from error
     try:
@@ -46,6 +51,15 @@ def store(folder: Path, fill: Callable[[Path], None]) -> None:
         raise _unwritable(folder.parent, error) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the drafts of processes that were killed long ago."""
+    for draft in parent.glob(f"{_DRAFT}*"):
+        # Another process may finish or sweep it at this very moment.
+        with suppress(FileNotFoundError):
+            if time.time() - draft.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(draft, ignore_errors=True)
 
 
 def _put_in_place(draft: Path, folder: Path) -> None:

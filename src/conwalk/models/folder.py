@@ -10,7 +10,7 @@ from conwalk.models import checks, fingerprint, tokenizer, weight_files
 from conwalk.models.model import Kind, Model
 from conwalk.models.quiet import quiet
 from conwalk.models.source_options import Options
-from conwalk.models.tokenizer import first_line
+from conwalk.models.tokenizer import one_line
 
 
 def load(folder: Path, source: str, kind: Kind, options: Options, given_tokenizer: Any) -> Model:
@@ -117,7 +117,7 @@ def _failure(source: str, config: dict[str, Any], error: Exception) -> str:
         )
     return (
         f"{source}: transformers cannot load the model ({kind}): "
-        f"{type(error).__name__}: {first_line(error)}"
+        f"{type(error).__name__}: {one_line(error)}"
     )
 
 

@@ -18,7 +18,7 @@ from conwalk.models import cache, fingerprint, folder, weight_files
 from conwalk.models.model import Kind, Model
 from conwalk.models.quiet import quiet
 from conwalk.models.source_options import Options
-from conwalk.models.tokenizer import first_line
+from conwalk.models.tokenizer import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -102,12 +102,13 @@ def _convert(file: Path, source: str, place: Path) -> None:
         except Exception as error:
             raise SourceError(
                 f"{source}: {file.name} (architecture {_architecture(reader)!r}, tensor types "
-                f"{', '.join(types)}) cannot be dequantised by transformers: {first_line(error)}"
+                f"{', '.join(types)}) cannot be dequantised by transformers: {one_line(error)}"
             ) from error
 
         def fill(draft: Path) -> None:
             module.save_pretrained(draft)
-            tokenizer.save_pretrained(draft)
+            if tokenizer is not None:
+                tokenizer.save_pretrained(draft)
             record = {"file": file.name, "types": dict(types.most_common())}
             (draft / _RECORD).write_text(json.dumps(record), encoding="utf-8")
 
@@ -120,9 +121,13 @@ def _open_reader(file: Path, source: str) -> Any:
     try:
         return GGUFReader(file)
     except Exception as error:
+        cause = (
+            "has a tensor type that the gguf package does not know"
+            if "GGMLQuantizationType" in str(error)
+            else "is cut short or damaged"
+        )
         raise SourceError(
-            f"{source}: {file.name} is cut short, damaged or holds a tensor type this gguf "
-            f"package does not know ({first_line(error)}); download it again or upgrade gguf"
+            f"{source}: {file.name} {cause} ({one_line(error)}); download it again or upgrade gguf"
         ) from error
 
 
@@ -150,7 +155,7 @@ def _prepared(reader: Any) -> Iterator[None]:
 
 
 def _dequantise(file: Path) -> tuple[Any, Any]:
-    """The dense float32 model of a GGUF file and its tokenizer, ready to be saved."""
+    """The dense float32 model of a GGUF file, ready to be saved, and its tokenizer."""
     import transformers
 
     where: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
@@ -163,8 +168,18 @@ def _dequantise(file: Path) -> tuple[Any, Any]:
     module.is_quantized = False
     if hasattr(module.config, "quantization_config"):
         del module.config.quantization_config
-    tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **where)
-    return module, tokenizer
+    return module, _tokenizer(file, where)
+
+
+def _tokenizer(file: Path, where: dict[str, Any]) -> Any:
+    """The tokenizer of a GGUF file, or None: token ids can be analysed without one."""
+    import transformers
+
+    try:
+        return transformers.AutoTokenizer.from_pretrained(str(file.parent), **where)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ImportError) as error:
+        logger.warning("%s: its tokenizer cannot be read (%s)", file.name, one_line(error))
+        return None
 
 
 def _model_class(config: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from conwalk.errors import SourceError
 from conwalk.models import weight_files
 from conwalk.models.source_options import Options
-from conwalk.models.tokenizer import first_line
+from conwalk.models.tokenizer import one_line
 
 _PROBE_SECONDS = 5.0
 _TEXT_SUFFIXES = (".json", ".txt", ".model", ".jinja", ".tiktoken")
@@ -121,4 +121,4 @@ def _refusal(error: Exception, options: Options) -> str:
     for kind, text in reasons:
         if isinstance(error, kind):
             return text
-    return f"the download from the Hub failed ({first_line(error)}); try again"
+    return f"the download from the Hub failed ({one_line(error)}); try again"

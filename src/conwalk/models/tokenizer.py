@@ -32,14 +32,13 @@ def read(folder: Path, *, trust_remote_code: bool = False) -> tuple[Any, str]:
         # Given a configuration alone, transformers makes a tokenizer that knows no word.
         readable = bool(found(_SAMPLE, add_special_tokens=False)["input_ids"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
-        return None, f"its tokenizer cannot be read ({first_line(error)})"
+        return None, f"its tokenizer cannot be read ({one_line(error)})"
     if not readable:
         return None, "its tokenizer files hold no vocabulary"
     return found, ""
 
 
-def first_line(error: BaseException, most: int = 300) -> str:
-    """What an exception says, as one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else type(error).__name__
+def one_line(error: BaseException, most: int = 300) -> str:
+    """What an exception says, as one line of at most ``most`` characters."""
+    text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= most else text[:most] + "…"

@@ -17,6 +17,8 @@ _ENTRIES = (
     "pytorch_model.bin" + _INDEX,
 )
 _HEADER_LENGTH = struct.Struct("<Q")
+# What a Git LFS pointer starts with, as far as a header length would reach.
+_POINTER = b"version "
 
 
 def entry(names: Iterable[str]) -> str | None:
@@ -101,7 +103,7 @@ def _promised_size(file: Path, source: str) -> int:
     """Bytes a safetensors file must have, by its own header."""
     with file.open("rb") as stream:
         start = stream.read(_HEADER_LENGTH.size)
-        if start.startswith(b"version https"):
+        if start == _POINTER:
             raise SourceError(
                 f"{source}: {file.name} is a Git LFS pointer, not the weights; run `git lfs pull`"
             )
