@@ -7,15 +7,15 @@ from torch import Tensor
 
 from conwalk.errors import SelectionError
 
-HeadSelector = int | slice | Iterable[int]
+HeadSelector = int | slice | Iterable[int] | Tensor
 
 
 def resolve_heads(selector: HeadSelector, n_heads: int) -> list[int]:
     """Turn a selector into head numbers, counted from 0.
 
     Args:
-        selector: one head, a slice, or any iterable of heads; negative numbers count from the
-            end.
+        selector: one head, a slice, or any iterable or tensor of heads; negative numbers count
+            from the end.
         n_heads: how many heads there are.
 
     Returns:

@@ -1,6 +1,5 @@
 """What each head does to a vector: M[h] = W_V[h] W_O[h], kept as its two factors (Theory §3)."""
 
-from collections.abc import Iterable
 from functools import cached_property
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from conwalk.connection import grams
-from conwalk.connection.selection import resolve_heads, take
+from conwalk.connection.selection import HeadSelector, resolve_heads, take
 from conwalk.errors import ShapeError
 from conwalk.operators.fields import (
     Array,
@@ -239,7 +238,7 @@ class HeadTransports:
         """
         return self._quartic
 
-    def select(self, heads: int | slice | Iterable[int]) -> "HeadTransports":
+    def select(self, heads: HeadSelector) -> "HeadTransports":
         """Keep some query heads, with the value heads that they read.
 
         Args:

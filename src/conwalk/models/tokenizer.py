@@ -12,7 +12,6 @@ _FILES = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
-_SAMPLE = "word"
 
 
 def read(folder: Path, *, trust_remote_code: bool = False) -> tuple[Any, str]:
@@ -30,10 +29,10 @@ def read(folder: Path, *, trust_remote_code: bool = False) -> tuple[Any, str]:
             str(folder), local_files_only=True, trust_remote_code=trust_remote_code
         )
         # Given a configuration alone, transformers makes a tokenizer that knows no word.
-        readable = bool(found(_SAMPLE, add_special_tokens=False)["input_ids"])
+        ordinary = set(found.get_vocab()) - set(found.all_special_tokens)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
         return None, f"its tokenizer cannot be read ({one_line(error)})"
-    if not readable:
+    if not ordinary:
         return None, "its tokenizer files hold no vocabulary"
     return found, ""
 

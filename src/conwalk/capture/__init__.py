@@ -1,0 +1,7 @@
+"""One forward pass, watched: each attention layer as it happens, proven and let go."""
+
+from conwalk.capture.layer import CapturedLayer
+from conwalk.capture.stream import stream
+from conwalk.capture.watch import Watch, watch
+
+__all__ = ["CapturedLayer", "Watch", "stream", "watch"]

@@ -1,0 +1,121 @@
+"""Find and prove the attention of a model once, then watch any number of passes."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from conwalk import tolerance
+from conwalk.capture.layer import CapturedLayer
+from conwalk.capture.stream import Callback, stream
+from conwalk.errors import CaptureError, SelectionError
+from conwalk.models import probe
+from conwalk.models.layout import discover
+from conwalk.models.sites import AttentionSite, Refusal
+from conwalk.theorems import reconstruction_residual
+
+
+@dataclass(frozen=True, eq=False)
+class Watch:
+    """A model whose attention has been found, and proven by rebuilding it.
+
+    Attributes:
+        module: the model.
+        sites: every place whose layer was rebuilt to the dtype's tolerance.
+        refused: every place that was found but cannot be read as a walk, with the reason.
+    """
+
+    module: nn.Module
+    sites: tuple[AttentionSite, ...]
+    refused: tuple[Refusal, ...]
+
+    def layers(self, wanted: Iterable[int] | None) -> tuple[AttentionSite, ...]:
+        """The sites of the given layer numbers, in every stack; all of them for None.
+
+        Raises:
+            SelectionError: naming a layer that the model does not have.
+        """
+        if wanted is None:
+            return self.sites
+        chosen = set(wanted)
+        missing = sorted(chosen - {s.layer for s in self.sites})
+        if missing:
+            raise SelectionError(
+                f"layer {missing[0]} does not exist: this model has attention in layers "
+                f"{_ranges(sorted({s.layer for s in self.sites}))}"
+            )
+        return tuple(s for s in self.sites if s.layer in chosen)
+
+    def stream(
+        self,
+        inputs: dict[str, Any],
+        callback: Callback,
+        sites: Sequence[AttentionSite] | None = None,
+    ) -> Any:
+        """One pass over ``inputs``; see :func:`conwalk.capture.stream`."""
+        return stream(self.module, inputs, self.sites if sites is None else sites, callback)
+
+
+def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:
+    """Find every place at which a model attends and prove each by rebuilding its output.
+
+    Args:
+        module: any model; it is left as it was found.
+        example: inputs it is going to be given, for models that read more than token ids.
+
+    Returns:
+        The proven sites and the refused places.
+
+    Raises:
+        CaptureError: there is no softmax attention in the model, or its pass cannot be run.
+    """
+    inputs = probe.tiny(module, example)
+    layout = discover(module, inputs, probe.lengths())
+    if not layout.sites and not layout.refused:
+        raise CaptureError(
+            f"no softmax attention was found in {type(module).__name__}: conwalk needs a model "
+            "that multiplies softmax weights with values"
+        )
+    residuals = _residuals(module, inputs, layout.sites)
+    limit = tolerance.reconstruction(_dtype(module))
+    proven = [s for s in layout.sites if residuals[s.index] <= limit]
+    failed = [
+        Refusal(s.name, f"rebuilt with residual {residuals[s.index]:.1e}, above {limit:.0e}")
+        for s in layout.sites
+        if not residuals[s.index] <= limit
+    ]
+    return Watch(module, tuple(proven), (*layout.refused, *failed))
+
+
+def _dtype(module: nn.Module) -> torch.dtype:
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+
+
+def _residuals(
+    module: nn.Module, inputs: dict[str, Any], sites: Sequence[AttentionSite]
+) -> dict[int, float]:
+    found: dict[int, float] = {}
+
+    def rebuild(layer: CapturedLayer) -> None:
+        found[layer.site.index] = reconstruction_residual(
+            layer.walk(layer.value_input), layer.output
+        )
+
+    if sites:
+        stream(module, inputs, sites, rebuild)
+    return found
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """0-3, 7 for [0, 1, 2, 3, 7]."""
+    spans: list[tuple[int, int]] = []
+    for n in numbers:
+        if spans and spans[-1][1] == n - 1:
+            spans[-1] = (spans[-1][0], n)
+        else:
+            spans.append((n, n))
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
+
+

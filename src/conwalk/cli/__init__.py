@@ -1,0 +1,51 @@
+"""The command line: one short function for each command."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from conwalk.cli.analyze import analyze
+from conwalk.cli.catalog import metrics, models
+from conwalk.cli.console import say
+from conwalk.cli.demo import demo
+from conwalk.cli.verify import verify
+from conwalk.errors import CaptureError, ConwalkError
+
+app = typer.Typer(
+    help="The attention of any trained transformer as what it is: a connection walk.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (demo, analyze, verify, metrics, models):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"conwalk {version('conwalk')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    """The attention of any trained transformer as what it is: a connection walk."""
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one line on stderr and exit code 2."""
+    try:
+        app()
+    except ConwalkError as error:
+        say(f"conwalk: {error}")
+        sys.exit(1 if isinstance(error, CaptureError) else 2)
+    except KeyboardInterrupt:
+        say("conwalk: interrupted")
+        sys.exit(130)

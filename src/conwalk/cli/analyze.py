@@ -1,0 +1,117 @@
+"""``conwalk analyze``: the main job."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conwalk.cli import console, options
+from conwalk.cli.loading import load_quietly, prompts_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+TOKENS = 128
+_RESULTS = Path("conwalk-results")
+
+COLUMNS = {
+    "residual": ("residual", "{:.0e}"),
+    "row_sum_defect": ("row sums", "{:.0e}"),
+    "first_token_attention": ("first", "{:.2f}"),
+    "sink_fraction": ("sinks", "{:.0%}"),
+    "entropy_share": ("entropy", "{:.2f}"),
+    "rho": ("ρ", "{:.3f}"),
+    "rho_null_mean": ("chance", "{:.3f}"),
+    "rho_z": ("z", "{:+.0f}"),
+    "edge_rank": ("r_eff", "{:.1f}"),
+    "edge_rank_chance": ("chance", "{:.1f}"),
+}
+LEGEND = (
+    "first: attention to token 0; sinks: heads with first > 0.3; entropy: share of even "
+    "attention; ρ: isometry score (1 = isometry); r_eff: effective rank of an edge; "
+    "medians over heads, means over prompts"
+)
+
+
+def folder_for(source: str, out: Path | None) -> Path:
+    """Where results go: ``--out``, or a folder named after the model."""
+    name = "-".join(part for part in source.replace(":", "/").split("/") if part not in ("", "."))
+    return out if out is not None else _RESULTS / name
+
+
+def analyze(
+    source: options.Source,
+    text: options.TextFiles = None,
+    prompt: options.PromptTexts = None,
+    layers: options.Layers = None,
+    heads: options.Heads = None,
+    max_length: options.MaxLength = None,
+    batch_size: options.BatchSize = 1,
+    device: options.DeviceName = "cpu",
+    dtype: options.DtypeName = "float32",
+    seed: options.Seed = 0,
+    out: options.Out = None,
+    offline: options.Offline = False,
+    trust_remote_code: options.RemoteCode = False,
+    output: options.OutputFormat = options.Format.table,
+    dry_run: options.DryRun = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure every attention layer on some texts; write a dataset, print a table."""
+    from conwalk import pipeline, results
+    from conwalk.pipeline.selection import numbers
+
+    names, texts, length = prompts_of(text, prompt, max_length, default_length=TOKENS)
+    chosen_layers = None if layers is None else numbers(layers, "--layers")
+    chosen_heads = None if heads is None else numbers(heads, "--heads")
+    folder = folder_for(source, out)
+    if dry_run:
+        cut = "whole" if length is None else f"cut to {length} tokens"
+        console.echo(f"would analyze {source} in {dtype} on {device}: {len(texts)} texts, {cut}")
+        console.echo(f"would write {folder}")
+        return
+    results.prepare(folder)
+    model = load_quietly(
+        source, device=device, dtype=dtype, offline=offline, remote=trust_remote_code, quiet=quiet
+    )
+    with console.progress("layers", quiet=quiet) as tick:
+        found = pipeline.analyze(
+            model,
+            texts,
+            names=names,
+            layers=chosen_layers,
+            heads=chosen_heads,
+            max_length=length,
+            batch_size=batch_size,
+            seed=seed,
+            command=shlex.join(["conwalk", *sys.argv[1:]]),
+            progress=tick,
+        )
+    written = results.save(found, folder)
+    if output is options.Format.json:
+        table = results.layer_table(found).reset_index()
+        console.echo(json.dumps(json.loads(table.to_json(orient="records")), indent=2))
+    else:
+        show(source, found)
+        console.echo(f"results: {written}")
+
+
+def show(source: str, found: "xr.Dataset") -> None:
+    """The per-layer table, what was refused, and how to read it."""
+    from conwalk import results
+
+    table = results.layer_table(found)
+    shown = {name: c for name, c in COLUMNS.items() if name in table}
+    prompts, tokens = found.sizes["prompt"], int(found["n_tokens"].sum())
+    console.table(
+        f"{source}: {len(table)} layers, {prompts} prompts, {tokens} tokens",
+        ("layer", *(title for title, _ in shown.values())),
+        (
+            (str(layer), *(style.format(row[name]) for name, (_, style) in shown.items()))
+            for layer, row in table.iterrows()
+        ),
+    )
+    console.echo(LEGEND)
+    for entry in results.refused(found):
+        console.echo(f"refused: {entry['name']}: {entry['reason']}")

@@ -1,0 +1,50 @@
+"""Where things are printed: results on stdout, everything else on stderr."""
+
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+Tick = Callable[[int, int], None]
+
+
+def out() -> Console:
+    """The console for results."""
+    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+
+
+def say(message: str, *, quiet: bool = False) -> None:
+    """One line on stderr."""
+    if not quiet:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
+
+
+def echo(text: str) -> None:
+    """One line on stdout, as it is."""
+    out().print(text, markup=False)
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool) -> Generator[Tick]:
+    """A progress bar on stderr where that is a terminal and nobody asked for quiet."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda _done, _total: None
+        return
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """A table that fits 80 columns and stays a table when it is piped."""
+    grid = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1))
+    for i, name in enumerate(columns):
+        grid.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
+    for row in rows:
+        grid.add_row(*row)
+    out().print(grid)

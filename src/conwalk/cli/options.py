@@ -1,0 +1,60 @@
+"""The flags that mean the same on every command."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="Hub id, local folder, file.gguf, or pkg:package/path for a model in a package.",
+    ),
+]
+TextFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--text",
+        metavar="FILE",
+        help="Text file, one prompt; FILE.jsonl, one prompt a line; - for standard input. "
+        "May be repeated.",
+    ),
+]
+PromptTexts = Annotated[
+    list[str] | None,
+    typer.Option("--prompt", metavar="TEXT", help="A prompt as it stands. May be repeated."),
+]
+Layers = Annotated[
+    str | None, typer.Option(metavar="0-3,7", help="Layers to look at; all by default.")
+]
+Heads = Annotated[
+    str | None, typer.Option(metavar="0-3,7", help="Heads to look at; all by default.")
+]
+MaxLength = Annotated[
+    int | None, typer.Option(metavar="N", help="Cut every text to its first N tokens.")
+]
+BatchSize = Annotated[int, typer.Option(min=1, metavar="N", help="Prompts in one forward pass.")]
+DeviceName = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, mps.")]
+DtypeName = Annotated[
+    str, typer.Option("--dtype", help="float32, float64, bfloat16, float16, or auto.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Out = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where results are written.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Use only what is on this machine.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")]
+RemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
+
+
+class Format(StrEnum):
+    """How a command prints its result."""
+
+    table = "table"
+    json = "json"
+
+
+OutputFormat = Annotated[Format, typer.Option("--format", help="How the result is printed.")]

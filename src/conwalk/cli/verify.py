@@ -1,0 +1,75 @@
+"""``conwalk verify``: is every layer exactly a connection walk?"""
+
+import json
+
+import typer
+
+from conwalk.cli import console, options
+from conwalk.cli.loading import load_quietly, prompts_of
+
+_TOKENS = 128
+
+
+def verify(
+    source: options.Source,
+    text: options.TextFiles = None,
+    prompt: options.PromptTexts = None,
+    layers: options.Layers = None,
+    max_length: options.MaxLength = None,
+    batch_size: options.BatchSize = 1,
+    device: options.DeviceName = "cpu",
+    dtype: options.DtypeName = "float32",
+    offline: options.Offline = False,
+    trust_remote_code: options.RemoteCode = False,
+    output: options.OutputFormat = options.Format.table,
+    quiet: options.Quiet = False,
+) -> None:
+    """Rebuild every attention layer as a connection walk and compare with the model's output.
+
+    Exit code 0 if every layer is exact, 1 if one is not, 2 for input that cannot be used.
+    """
+    from conwalk import pipeline
+    from conwalk.pipeline.selection import numbers
+
+    names, texts, length = prompts_of(text, prompt, max_length, default_length=_TOKENS)
+    chosen = None if layers is None else numbers(layers, "--layers")
+    model = load_quietly(
+        source, device=device, dtype=dtype, offline=offline, remote=trust_remote_code, quiet=quiet
+    )
+    found = pipeline.verify(
+        model, texts, names=names, layers=chosen, max_length=length, batch_size=batch_size
+    )
+    if output is options.Format.json:
+        console.echo(json.dumps(_as_json(source, found), indent=2))
+    else:
+        _print(source, found)
+    raise typer.Exit(0 if found.exact else 1)
+
+
+def _print(source: str, found: "pipeline.Verification") -> None:  # noqa: F821
+    layers = found.layers
+    console.table(
+        f"{source}: {len(layers)} attention layers, {str(found.dtype).removeprefix('torch.')}, "
+        f"{sum(found.n_tokens)} tokens",
+        ("layer", "kind", "heads", "layer", "heads", "one walk", "row sums", "verdict"),
+        (
+            (
+                proof.name,
+                proof.kind,
+                proof.heads,
+                f"{proof.residual:.1e}",
+                f"{proof.head_residual:.1e}",
+                f"{proof.one_walk_residual:.1e}",
+                f"{proof.row_sum_defect:.1e}",
+                proof.verdict,
+            )
+            for proof in layers
+        ),
+    )
+    for name, reason in found.refusals:
+        console.echo(f"refused: {name}: {reason}")
+    console.echo(found.summary)
+
+
+def _as_json(source: str, found: "pipeline.Verification") -> dict[str, object]:  # noqa: F821
+    return {"model": source, **found.as_dict()}

@@ -1,0 +1,100 @@
+"""What a metric is: records that say how its numbers are read, and one function."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from conwalk import dims
+from conwalk.connection import ConnectionWalk
+
+Arrays = Mapping[str, Tensor]
+Needs = Literal["singular values", "weights", "rows", "matrix", "heads", "scores"]
+Direction = Literal["higher", "lower", "neither"]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One named array of a metric, and all a reader needs to know about it.
+
+    Attributes:
+        name: variable name in results.
+        symbol: how formulas write it.
+        dims: axes besides prompt and layer, a subset of ``(head, token)``.
+        unit: ``"1"`` for pure numbers.
+        bounds: smallest and largest value it can take; None where there is none.
+        meaning: one sentence.
+        section: where the formula comes from.
+        better: which direction is closer to a connection Laplacian.
+        null: what it is compared with, in words, or None.
+        comparable: whether values at different numbers of tokens may be compared.
+    """
+
+    name: str
+    symbol: str
+    dims: tuple[str, ...]
+    unit: str
+    bounds: tuple[float | None, float | None]
+    meaning: str
+    section: str
+    better: Direction = "neither"
+    null: str | None = None
+    comparable: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class LayerData:
+    """One layer of one prompt as metrics see it, all of it or a block of query rows.
+
+    Attributes:
+        walk: the connection walk of these rows.
+        value_input: X, ``(key, d)``.
+        output: Y of these rows, ``(query, d)``.
+        first: index of the first of these rows.
+        scores: scaled scores before mask and softmax, where the metric asked for them.
+    """
+
+    walk: ConnectionWalk
+    value_input: Float[Tensor, "key d_in"]
+    output: Float[Tensor, "query d_out"]
+    first: int = 0
+    scores: Float[Tensor, "head query key"] | None = None
+
+
+Compute = Callable[[Any], Arrays]
+"""Reads a :class:`LayerData`, a ``HeadTransports``, or singular values ``(head, k)``."""
+
+
+def _as_is(arrays: Arrays) -> Arrays:
+    return arrays
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A question asked of a layer.
+
+    Attributes:
+        name: how it is chosen on the command line.
+        quantities: the arrays it answers with.
+        needs: what it reads, which also says how it can be computed: ``singular values`` of the
+            heads, and so beside the same of a null, and ``weights``, both once a model;
+            ``rows`` by blocks of query rows; ``matrix`` the walk matrix; ``heads`` every head's
+            matrix; ``scores`` the scores before the softmax.
+        compute: the function; with ``rows`` its arrays end in a query axis, and those of
+            consecutive blocks are joined along it.
+        finish: for ``rows``: from the joined arrays to the quantities.
+        default: whether it is part of the panel that runs unasked.
+    """
+
+    name: str
+    quantities: tuple[Quantity, ...]
+    needs: Needs
+    compute: Compute
+    finish: Callable[[Arrays], Arrays] = _as_is
+    default: bool = True
+
+
+HEAD = (dims.HEAD,)
+LAYER: tuple[str, ...] = ()

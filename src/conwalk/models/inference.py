@@ -1,0 +1,54 @@
+"""Run somebody's model for a moment, and hand it back exactly as it was."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+_IMPLEMENTATION = "_attn_implementation_internal"
+
+
+def _configs(module: nn.Module) -> list[Any]:
+    """Every configuration object that says how attention is computed, nested ones included."""
+    found: dict[int, Any] = {}
+    waiting = [m.config for m in module.modules() if hasattr(m, "config")]
+    while waiting:
+        config = waiting.pop()
+        if config is None or id(config) in found or not hasattr(config, _IMPLEMENTATION):
+            continue
+        found[id(config)] = config
+        waiting += [getattr(config, name, None) for name in getattr(config, "sub_configs", ())]
+    return list(found.values())
+
+
+@contextmanager
+def eager(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode, eager attention and no gradients while the context lasts.
+
+    Mode of every submodule and every configuration are as found afterwards, also after an
+    exception. Works for models loaded with any attention implementation.
+    """
+    training = {m: m.training for m in module.modules()}
+    implementations = [(c, getattr(c, _IMPLEMENTATION)) for c in _configs(module)]
+    try:
+        for config, _ in implementations:
+            setattr(config, _IMPLEMENTATION, "eager")
+        for m in training:
+            m.training = False
+        with torch.no_grad():
+            yield
+    finally:
+        for m, was in training.items():
+            m.training = was
+        for config, was in implementations:
+            setattr(config, _IMPLEMENTATION, was)
+
+
+def forward(module: nn.Module, inputs: dict[str, Any]) -> Any:
+    """One pass without a key-value cache, which would change what a layer's keys are."""
+    if "use_cache" in inspect.signature(module.forward).parameters:
+        inputs = {"use_cache": False, **inputs}
+    return module(**inputs)

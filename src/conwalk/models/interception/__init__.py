@@ -1,0 +1,33 @@
+"""Notice every application of attention weights to values while a model runs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from conwalk.models.interception.calls import Attended, AttentionCall, Backend, Handler
+from conwalk.models.interception.function_mode import AttentionFunctionMode
+from conwalk.models.interception.interface import watch_interface
+
+__all__ = ["Attended", "AttentionCall", "Backend", "Handler", "intercept"]
+
+
+@contextmanager
+def intercept(
+    handler: Handler, batch: int, *, functions: bool = True
+) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Hand every attention call of models run inside to ``handler``.
+
+    Args:
+        handler: receives each call; what it returns is what the model goes on with.
+        batch: batch size of the pass (flattened head axes are split by it).
+        functions: also follow torch functions, for models that bypass the attention interface.
+
+    Yields:
+        A context in which torch functions are not watched, for work of the handler's own.
+    """
+    if not functions:
+        with watch_interface(handler):
+            yield nullcontext
+        return
+    mode = AttentionFunctionMode(handler, batch)
+    with mode, watch_interface(handler, mode.quiet):
+        yield mode.quiet

@@ -1,0 +1,45 @@
+"""One application of attention weights to values, as a handler sees it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+Backend = Literal["interface", "function"]
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What an attention call produced.
+
+    Attributes:
+        mixed: attention-weighted values, ``(batch, query, head, k)``.
+        attention: weights as applied, ``(batch, head, query, key)``.
+    """
+
+    mixed: Tensor
+    attention: Tensor
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """One application of attention weights to values, before it is carried out.
+
+    Attributes:
+        backend: how it was noticed, the attention interface or a torch function.
+        n_heads: query heads.
+        n_queries: query positions.
+        value: values as read, ``(batch, value head, key, k)``.
+        run: carries the call out as the model would have.
+    """
+
+    backend: Backend
+    n_heads: int
+    n_queries: int
+    value: Tensor
+    run: Callable[[], Attended]
+
+
+Handler = Callable[[AttentionCall], Tensor]
+"""Takes a call, returns the mixed values ``(batch, query, head, k)`` the model goes on with."""

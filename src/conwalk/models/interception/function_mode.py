@@ -1,0 +1,130 @@
+"""Attention noticed where a softmax, however reshaped on the way, is multiplied with values.
+
+For model families and hand-written modules that do not ask the attention interface.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from conwalk.models.interception.calls import Attended, AttentionCall, Handler
+from conwalk.models.interception.products import (
+    Product,
+    einsum_product,
+    fused_attention,
+    matrix_product,
+)
+
+_SOFTMAX = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax}
+_MATMUL = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm}
+_EINSUM = {torch.einsum, torch.functional.einsum}
+_FUSED = {functional.scaled_dot_product_attention}
+_FUSED_SIGNATURE = (
+    "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa",
+)  # fmt: skip
+_LEAST_AXES = 3
+
+
+def _storage(t: Tensor) -> int:
+    return t.untyped_storage().data_ptr()
+
+
+def _operands(func: Any, args: Sequence[Any]) -> tuple[str | None, tuple[Any, ...]]:
+    if func not in _EINSUM:
+        return None, tuple(args)
+    operands = args[1:]
+    if len(operands) == 1 and isinstance(operands[0], list | tuple):
+        operands = operands[0]
+    return args[0], tuple(operands)
+
+
+class AttentionFunctionMode(TorchFunctionMode):
+    """Follows softmax results until they meet their values, and hands those calls over."""
+
+    def __init__(self, handler: Handler, batch: int) -> None:
+        super().__init__()
+        self._handler = handler
+        self._batch = batch
+        self._weights: dict[int, Tensor] = {}
+        self._looking = True
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Look away: calls made inside are the model's own business."""
+        before, self._looking = self._looking, False
+        try:
+            yield
+        finally:
+            self._looking = before
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Carry out ``func``, watching softmaxes and what becomes of them."""
+        kwargs = kwargs or {}
+        if not self._looking:
+            return func(*args, **kwargs)
+        if func in _FUSED:
+            return self._fused(func, args, kwargs)
+        product = self._product(func, args) if self._weights else None
+        if product is not None:
+            self._weights.clear()
+            return self._hand_over(product, lambda: func(*args, **kwargs))
+        out = func(*args, **kwargs)
+        self._follow(func, args, out)
+        return out
+
+    def _product(self, func: Any, args: Sequence[Any]) -> Product | None:
+        if func not in _MATMUL and func not in _EINSUM:
+            return None
+        equation, operands = _operands(func, args)
+        if len(operands) != 2 or not all(isinstance(t, Tensor) for t in operands):  # noqa: PLR2004
+            return None
+        attention, value = operands
+        if _storage(attention) not in self._weights or attention.dim() < _LEAST_AXES:
+            return None
+        if equation is None:
+            return matrix_product(attention, value, self._batch)
+        return einsum_product(equation, attention, value)
+
+    def _hand_over(self, product: Product, run: Callable[[], Tensor]) -> Tensor:
+        def carried_out() -> Attended:
+            return Attended(product.mixed(run()), product.attention)
+
+        _, n_heads, n_queries, _ = product.attention.shape
+        call = AttentionCall("function", n_heads, n_queries, product.value, carried_out)
+        with self.quiet():
+            return product.native(self._handler(call))
+
+    def _fused(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
+        given = dict(zip(_FUSED_SIGNATURE, args, strict=False)) | dict(kwargs)
+        query, key, value = given["query"], given["key"], given["value"]
+        wanted = inspect.signature(fused_attention).parameters
+        with self.quiet():
+            attention = fused_attention(**{k: v for k, v in given.items() if k in wanted})
+            if query.dim() <= _LEAST_AXES - 1:
+                return func(*args, **kwargs)
+            product = matrix_product(attention, value, self._batch)
+        del query, key
+        return self._hand_over(product, lambda: func(*args, **kwargs))
+
+    def _follow(self, func: Any, args: Sequence[Any], out: Any) -> None:
+        """A result stays attention while it is the softmax, or the same numbers in another shape."""
+        if not isinstance(out, Tensor) or out.dim() < _LEAST_AXES or not out.is_floating_point():
+            return
+        if func in _SOFTMAX:
+            self._weights[_storage(out)] = out
+        elif self._weights and args and isinstance(args[0], Tensor):
+            source = args[0]
+            if source.numel() == out.numel() and _storage(source) in self._weights:
+                self._weights[_storage(out)] = out

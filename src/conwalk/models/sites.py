@@ -1,0 +1,205 @@
+"""Where a model attends: each place, the parts of its operator, and how they are read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from conwalk.connection import HeadTransports
+from conwalk.models.interception import Backend
+from conwalk.models.linear import Linear, matrix
+
+Kind = Literal["plain", "gated", "normed value", "cross"]
+Side = Literal["source", "target", "other"]
+
+
+@dataclass(frozen=True, eq=False)
+class ValueMap:
+    """Which channels of which linear are the values.
+
+    Attributes:
+        linear: the layer.
+        path: its name in the model.
+        columns: output channel of value head g, coordinate k, ``(kv_head, k)``.
+        added: what the model adds to the values afterwards, ``(kv_head, k)``, or None.
+        scaled: whether each value is rescaled, token by token, after the linear.
+    """
+
+    linear: Linear
+    path: str
+    columns: Tensor
+    added: Tensor | None = None
+    scaled: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class OutputMap:
+    """Which linear mixes the heads back, and in what order it reads them.
+
+    Attributes:
+        linear: the layer.
+        path: its name in the model.
+        reads: the input channel that holds head h, coordinate k, ``(head, k)``.
+        gated: whether the mixed values are changed, input by input, before this linear.
+    """
+
+    linear: Linear
+    path: str
+    reads: Tensor
+    gated: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionSite:
+    """One place at which a model attends.
+
+    Attributes:
+        index: position among all sites of the model, in the order of the forward pass.
+        stack: which run of layers it belongs to (``self``, ``encoder``, ``decoder``, ``cross``, …).
+        layer: number of the layer in its stack, from 0.
+        call: which use of a shared module this is, from 0.
+        path: name of the attention module.
+        kind: ``plain``, ``gated``, ``normed value`` or ``cross``.
+        backend: how its calls are noticed.
+        event: position among the calls of that backend in one pass.
+        n_heads: query heads.
+        sides: which token sequence the queries and the keys belong to.
+        value: the value projection.
+        output: the output projection.
+    """
+
+    index: int
+    stack: str
+    layer: int
+    call: int
+    path: str
+    backend: Backend
+    event: int
+    n_heads: int
+    sides: tuple[Side, Side]
+    value: ValueMap
+    output: OutputMap
+
+    @property
+    def kind(self) -> Kind:
+        """What sets the site's operator apart from a plain connection walk (Theory §7)."""
+        if self.value.scaled:
+            return "normed value"
+        if self.output.gated:
+            return "gated"
+        return "cross" if self.sides[0] != self.sides[1] else "plain"
+
+    @property
+    def n_kv_heads(self) -> int:
+        """Value heads; query head h reads value head ``h // (n_heads // n_kv_heads)``."""
+        return self.value.columns.shape[0]
+
+    @property
+    def value_width(self) -> int:
+        """k, the width of a head's values."""
+        return self.value.columns.shape[1]
+
+    @property
+    def width_in(self) -> int:
+        """d, the width of what the value projection reads."""
+        return matrix(self.value.linear).shape[0]
+
+    @property
+    def width_out(self) -> int:
+        """Width of what the output projection puts out."""
+        return matrix(self.output.linear).shape[1]
+
+    @property
+    def name(self) -> str:
+        """How messages call the site."""
+        number = f"layer {self.layer}" if self.stack == "self" else f"{self.stack} layer {self.layer}"
+        return f"{number} ({self.path})"
+
+    @cached_property
+    def transports(self) -> HeadTransports:
+        """The head maps ``M[h] = W_V[h] W_O[h]`` in factors, views of the weights where possible."""
+        columns = self.value.columns
+        w_v = _gather(matrix(self.value.linear).t(), columns).transpose(1, 2)
+        w_o = _gather(matrix(self.output.linear), self.output.reads)
+        return HeadTransports(w_v.detach(), w_o.detach(), self._value_bias(columns))
+
+    def output_bias(self) -> Tensor | None:
+        """b_O, ``(d,)``, or None."""
+        bias = self.output.linear.bias
+        return None if bias is None else bias.detach()
+
+    def _value_bias(self, columns: Tensor) -> Tensor | None:
+        bias, added = self.value.linear.bias, self.value.added
+        weight = self.value.linear.weight
+        parts = [] if bias is None else [bias.detach()[columns.to(weight.device)]]
+        if added is not None:
+            parts.append(added.to(weight.device, weight.dtype))
+        return sum(parts[1:], parts[0]) if parts else None
+
+
+def _gather(matrix: Tensor, rows: Tensor) -> Tensor:
+    """``matrix[rows]``; a view where the rows lie side by side, as they do in most models."""
+    first, count = int(rows.min()), rows.numel()
+    if bool((rows.flatten() == torch.arange(first, first + count)).all()):
+        return matrix[first : first + count].unflatten(0, rows.shape)
+    return matrix[rows.to(matrix.device)]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A place at which a model attends that cannot be read as a walk, and why.
+
+    Attributes:
+        name: layer and module, as messages call it.
+        reason: one line.
+    """
+
+    name: str
+    reason: str
+
+
+def numbered(sites: Sequence[AttentionSite]) -> list[AttentionSite]:
+    """Give every site its stack and its layer number.
+
+    Sites whose paths differ in numbers only make a stack. The layer is the first number in the
+    path that rises along the stack (true numbers, with holes where a layer has no attention),
+    or the order of calls where none does, as for layers that share one module.
+    """
+    stacks: dict[tuple[str, ...], list[AttentionSite]] = {}
+    for site in sites:
+        words = tuple(w for w in site.path.split(".") if not w.isdigit())
+        stacks.setdefault(words, []).append(site)
+    names = _stack_names(stacks)
+    found = [
+        replace(site, stack=names[words], layer=layer)
+        for words, members in stacks.items()
+        for site, layer in zip(members, _layers(members), strict=True)
+    ]
+    return sorted(found, key=lambda s: s.index)
+
+
+def _layers(members: Sequence[AttentionSite]) -> list[int]:
+    numbers = torch.tensor([[int(w) for w in s.path.split(".") if w.isdigit()] for s in members])
+    for column in numbers.t() if numbers.dim() == 2 else ():  # noqa: PLR2004
+        if len(members) == 1 or bool((column.diff() > 0).all()):
+            return column.tolist()
+    return list(range(len(members)))
+
+
+def _stack_names(stacks: dict[tuple[str, ...], list[AttentionSite]]) -> dict[tuple[str, ...], str]:
+    if len(stacks) == 1:
+        return dict.fromkeys(stacks, "self")
+    plain = {words: _role(members) for words, members in stacks.items()}
+    if len(set(plain.values())) == len(stacks):
+        return plain
+    return {words: ".".join(words) for words in stacks}
+
+
+def _role(members: Sequence[AttentionSite]) -> str:
+    queries, keys = members[0].sides
+    if queries != keys:
+        return "cross"
+    return {"source": "encoder", "target": "decoder"}.get(queries, "self")

@@ -1,0 +1,30 @@
+"""What it takes to get the same numbers again."""
+
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from conwalk.models import Model
+
+
+def provenance(model: Model, *, seed: int, command: str | None) -> dict[str, Any]:
+    """Versions, model, dtype, device, seed and command of an analysis."""
+    return {
+        "conwalk": version("conwalk"),
+        "torch": version("torch"),
+        "transformers": version("transformers"),
+        "python": platform.python_version(),
+        "model": model.source,
+        "model_kind": model.kind,
+        "model_class": type(model.module).__name__,
+        "model_quantized": int(model.quantized),
+        "model_notes": list(model.notes),
+        "weights_hash": model.weights_hash,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "device": str(model.device),
+        "seed": seed,
+        "command": command or " ".join(sys.argv),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,71 @@
+"""A model from whatever names one, and prompts from whatever holds them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from conwalk.models import Model, load
+from conwalk.pipeline.prompts import Prompt, Skipped, Text, batch, tokenise
+
+Prompts = str | Sequence[Text] | Mapping[str, Tensor]
+"""A text, several texts or token id sequences, or ready inputs of the model."""
+
+
+def model_of(model: Model | nn.Module | str) -> Model:
+    """The model itself, or loaded from a source or a live module."""
+    return model if isinstance(model, Model) else load(model)
+
+
+class Batches:
+    """The passes an analysis makes: inputs for each, and which prompts are in it."""
+
+    def __init__(
+        self,
+        model: Model,
+        prompts: Prompts,
+        *,
+        names: Sequence[str] | None = None,
+        max_length: int | None = None,
+        batch_size: int = 1,
+    ) -> None:
+        self.prompts: list[Prompt]
+        self.skipped: list[Skipped] = []
+        if isinstance(prompts, Mapping):
+            self._passes = [(dict(prompts), 0)]
+            self.prompts = _ready(prompts)
+            return
+        texts = [prompts] if isinstance(prompts, str) else list(prompts)
+        self.prompts, self.skipped = tokenise(model, texts, names, max_length)
+        self._passes = [
+            (batch(self.prompts[first : first + batch_size], model), first)
+            for first in range(0, len(self.prompts), batch_size)
+        ]
+
+    def __iter__(self) -> Any:
+        """Inputs of each pass, with the position of its first prompt."""
+        return iter(self._passes)
+
+    def __len__(self) -> int:
+        """Number of passes."""
+        return len(self._passes)
+
+    @property
+    def example(self) -> dict[str, Any]:
+        """Inputs that show what the model is given."""
+        return self._passes[0][0]
+
+
+def _ready(inputs: Mapping[str, Tensor]) -> list[Prompt]:
+    """Prompts of a batch that came as tensors; token ids where there are any."""
+    first = next(iter(inputs.values()))
+    ids = inputs.get("input_ids")
+    mask = inputs.get("attention_mask")
+    prompts: list[Prompt] = []
+    for i in range(first.shape[0]):
+        kept: list[int] = []
+        if ids is not None:
+            row = ids[i] if mask is None else ids[i][mask[i].bool()]
+            kept = row.tolist()
+        prompts.append(Prompt(i, str(i), tuple(kept), tuple(map(str, kept)), {}))
+    return prompts

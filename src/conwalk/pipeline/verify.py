@@ -1,0 +1,245 @@
+"""Is every layer exactly the walk we say it is? Rebuild it three ways and compare."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from conwalk import tolerance
+from conwalk.capture import CapturedLayer, Watch, watch
+from conwalk.models import Model, inference
+from conwalk.models.sites import AttentionSite, Refusal
+from conwalk.pipeline.source import Batches, Prompts, model_of
+from conwalk.theorems import one_walk, reconstruction_residual
+
+
+@dataclass
+class LayerProof:
+    """How exactly one layer was rebuilt; residuals are the worst over prompts.
+
+    Attributes:
+        site: the layer.
+        residual: of Y rebuilt as a walk, relative to Y.
+        head_residual: of the worst head alone against the module with the other heads zeroed.
+        one_walk_residual: of ``Σ_j P_ij (x_j T_ij + t_ij)`` against the sum of the heads.
+        row_sum_defect: largest distance of a row's sum from 1.
+        leak: largest share of a row that goes to no token.
+        least_weight: smallest attention weight.
+        limit: the largest residual that counts as exact in this dtype.
+    """
+
+    site: AttentionSite
+    limit: float
+    residual: float = 0.0
+    head_residual: float = 0.0
+    one_walk_residual: float = 0.0
+    row_sum_defect: float = 0.0
+    leak: float = 0.0
+    least_weight: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The layer's number, with its stack where the model has several."""
+        site = self.site
+        return str(site.layer) if site.stack == "self" else f"{site.stack}.{site.layer}"
+
+    @property
+    def heads(self) -> str:
+        """Query heads, and value heads where they are fewer."""
+        site = self.site
+        shared = "" if site.n_kv_heads == site.n_heads else f"/{site.n_kv_heads}"
+        return f"{site.n_heads}{shared}"
+
+    @property
+    def exact(self) -> bool:
+        """Whether all three residuals are within the limit."""
+        worst = (self.residual, self.head_residual, self.one_walk_residual)
+        return all(r <= self.limit for r in worst)
+
+    @property
+    def kind(self) -> str:
+        """The kind of walk, as far as its layout and its weights show (Theory §7)."""
+        if self.least_weight < 0:
+            return "signed"
+        leaking = self.leak > tolerance.row_sum(self.site.output.linear.weight.dtype)
+        return f"{self.site.kind}, leaking rows" if leaking else self.site.kind
+
+    @property
+    def verdict(self) -> str:
+        """``exact``, with a reservation where the maps depend on the input, or ``NOT REBUILT``."""
+        if not self.exact:
+            return "NOT REBUILT"
+        return "exact at this input" if self.site.kind in ("gated", "normed value") else "exact"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, in the types of JSON."""
+        site = self.site
+        return {
+            "layer": site.layer,
+            "stack": site.stack,
+            "call": site.call,
+            "path": site.path,
+            "kind": self.kind,
+            "heads": site.n_heads,
+            "kv_heads": site.n_kv_heads,
+            "value_width": site.value_width,
+            "width": site.width_out,
+            "residual": self.residual,
+            "head_residual": self.head_residual,
+            "one_walk_residual": self.one_walk_residual,
+            "row_sum_defect": self.row_sum_defect,
+            "leak": self.leak,
+            "least_weight": self.least_weight,
+            "verdict": self.verdict,
+        }
+
+
+@dataclass
+class Verification:
+    """What :func:`verify` found.
+
+    Attributes:
+        layers: one proof for each layer that was watched.
+        refused: places that attend but cannot be read as a walk.
+        skipped: texts that could not be used, by name, with the reason.
+        same_output: whether the watched model's output was bit for bit the unwatched one's.
+        dtype: the dtype the model ran in.
+        limit: the largest residual that counts as exact in it.
+        n_tokens: tokens of each prompt.
+    """
+
+    dtype: torch.dtype
+    limit: float
+    layers: list[LayerProof] = field(default_factory=list)
+    refused: tuple[Refusal, ...] = ()
+    skipped: dict[str, str] = field(default_factory=dict)
+    same_output: bool = True
+    n_tokens: tuple[int, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was refused, every layer is exact, and watching changed nothing."""
+        return self.same_output and not self.refused and all(p.exact for p in self.layers)
+
+    @property
+    def refusals(self) -> list[tuple[str, str]]:
+        """Name and reason of every text and every place that was passed over."""
+        texts = [(f"text {name}", reason) for name, reason in self.skipped.items()]
+        return [*texts, *((r.name, r.reason) for r in self.refused)]
+
+    @property
+    def summary(self) -> str:
+        """One sentence with its numbers."""
+        exact = sum(p.exact for p in self.layers)
+        worst = max((p.residual for p in self.layers), default=0.0)
+        same = "bit for bit that" if self.same_output else "NOT that"
+        return (
+            f"{exact} of {len(self.layers) + len(self.refused)} layers exact: worst residual "
+            f"{worst:.1e}, limit {self.limit:.0e}; the watched model's output is {same} of the "
+            "unwatched one"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, in the types of JSON."""
+        return {
+            "exact": self.exact,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "limit": self.limit,
+            "same_output": self.same_output,
+            "n_tokens": list(self.n_tokens),
+            "layers": [p.as_dict() for p in self.layers],
+            "refused": [{"name": n, "reason": r} for n, r in self.refusals],
+        }
+
+
+def verify(
+    model: Model | nn.Module | str,
+    prompts: Prompts,
+    *,
+    names: Sequence[str] | None = None,
+    layers: Iterable[int] | None = None,
+    max_length: int | None = None,
+    batch_size: int = 1,
+) -> Verification:
+    """Rebuild every attention layer of a model as a connection walk and compare with the model.
+
+    Args:
+        model: a loaded model, a live module, or anything :func:`conwalk.load` takes.
+        prompts: texts, token id sequences, or ready inputs.
+        names: of the prompts; their index by default.
+        layers: layer numbers; all by default.
+        max_length: cut texts to this many tokens.
+        batch_size: prompts in one padded pass.
+
+    Returns:
+        A proof for each layer. Theory §1.
+
+    Raises:
+        InputError: the model, the texts or the layers cannot be used.
+        CaptureError: the model's pass cannot be watched.
+    """
+    model = model_of(model)
+    batches = Batches(
+        model, prompts, names=names, max_length=max_length, batch_size=batch_size
+    )
+    watched = watch(model.module, batches.example)
+    sites = watched.layers(layers)
+    limit = tolerance.reconstruction(model.dtype)
+    found = Verification(model.dtype, limit, refused=watched.refused)
+    found.skipped = {s.name: s.reason for s in batches.skipped}
+    found.n_tokens = tuple(len(p.ids) for p in batches.prompts)
+    proofs = {s.index: LayerProof(s, limit) for s in sites}
+    for inputs, _ in batches:
+        same = _watch_once(watched, inputs, sites, proofs)
+        found.same_output = found.same_output and same
+    found.layers = list(proofs.values())
+    return found
+
+
+def _watch_once(
+    watched: Watch,
+    inputs: dict[str, Tensor],
+    sites: tuple[AttentionSite, ...],
+    proofs: dict[int, LayerProof],
+) -> bool:
+    returned = watched.stream(inputs, lambda layer: prove(layer, proofs[layer.site.index]), sites)
+    with inference.eager(watched.module):
+        unwatched = inference.forward(watched.module, inputs)
+    return torch.equal(_first_tensor(returned), _first_tensor(unwatched))
+
+
+def _first_tensor(returned: object) -> Tensor:
+    """Logits, or whatever else a model puts first."""
+    return returned if isinstance(returned, Tensor) else returned[0]  # type: ignore[index]
+
+
+def prove(layer: CapturedLayer, proof: LayerProof) -> None:
+    """Rebuild one captured layer in three ways and keep the worst of what was seen so far."""
+    walk, x = layer.walk, layer.value_input
+    sums = layer.attention.sum(-1)
+    proof.residual = max(proof.residual, reconstruction_residual(walk(x), layer.output))
+    proof.head_residual = max(proof.head_residual, *head_residuals(layer))
+    proof.one_walk_residual = max(proof.one_walk_residual, one_walk.residual(walk, x))
+    proof.row_sum_defect = max(proof.row_sum_defect, float((sums - 1).abs().max()))
+    proof.leak = max(proof.leak, layer.leak)
+    proof.least_weight = min(proof.least_weight, float(layer.attention.min()))
+
+
+def head_residuals(layer: CapturedLayer) -> list[float]:
+    """Each head alone against the module's own output projection with the other heads zeroed.
+
+    Returns:
+        One relative residual a head. Theory §1, single head.
+    """
+    linear, reads = layer.site.output.linear, layer.site.output.reads.to(layer.read.device)
+    residuals: list[float] = []
+    for head in range(layer.walk.n_heads):
+        alone = layer.read.new_zeros(layer.read.shape[1], reads.numel())
+        alone[:, reads[head]] = layer.read[head]
+        rebuilt = layer.walk.heads[head](layer.value_input)
+        if layer.output_bias is not None:
+            rebuilt = rebuilt + layer.output_bias
+        residuals.append(reconstruction_residual(rebuilt, linear.forward(alone)))
+    return residuals

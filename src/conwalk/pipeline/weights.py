@@ -1,0 +1,84 @@
+"""Measure what depends on the weights alone, once a layer, beside its null."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from conwalk import dims
+from conwalk.connection import HeadTransports
+from conwalk.metrics import Metric, Quantity
+from conwalk.nulls import gaussian
+from conwalk.pipeline.collect import Collector
+from conwalk.stats import benjamini_hochberg, two_sided
+
+DRAWS = 128
+"""Independent null heads for each shape of head."""
+
+_BESIDE = {
+    "null_mean": "mean of {name} over the null",
+    "null_sd": "standard deviation of {name} over the null",
+    "z": "({name} − null mean) / null sd",
+    "q": "false discovery rate of {name} differing from its null, over all heads",
+}
+
+
+class WeightPanel:
+    """The metrics of a panel that need no forward pass.
+
+    Args:
+        panel: metrics; those that need more than weights are passed over.
+        seed: of the null's draws.
+    """
+
+    def __init__(self, panel: Sequence[Metric], seed: int) -> None:
+        self._spectral = [m for m in panel if m.needs == "singular values"]
+        self._others = [m for m in panel if m.needs == "weights"]
+        self._seed = seed
+        self._nulls: dict[tuple[int, int, int], Tensor] = {}
+
+    def declare(self, collector: Collector) -> None:
+        """Make room for every quantity, and for what stands beside it."""
+        for metric in (*self._spectral, *self._others):
+            collector.declare_metric(metric)
+        for quantity in self._compared():
+            for suffix, meaning in _BESIDE.items():
+                axes = (dims.LAYER,) if suffix.startswith("null") else (dims.LAYER, *quantity.dims)
+                collector.declare(
+                    f"{quantity.name}_{suffix}",
+                    axes,
+                    {"unit": "1", "long_name": meaning.format(name=quantity.name)},
+                )
+
+    def measure(self, transports: HeadTransports, place: int, collector: Collector) -> None:
+        """Measure one layer's heads and set them beside the null of their shape. Theory §3."""
+        for metric in self._others:
+            for name, value in metric.compute(transports).items():
+                collector.put(name, (place,), value)
+        if not self._spectral:
+            return
+        observed, null = transports.singular_values(), self._null(transports)
+        for metric in self._spectral:
+            chance = metric.compute(null)
+            for name, value in metric.compute(observed).items():
+                mean, sd = chance[name].mean(), chance[name].std()
+                collector.put(name, (place,), value)
+                collector.put(f"{name}_null_mean", (place,), mean)
+                collector.put(f"{name}_null_sd", (place,), sd)
+                collector.put(f"{name}_z", (place,), (value.double().cpu() - mean) / sd)
+
+    def finish(self, collector: Collector) -> None:
+        """Turn all z of a quantity into q once every head is in."""
+        for quantity in self._compared():
+            z = collector.variables[f"{quantity.name}_z"].values
+            q = benjamini_hochberg(two_sided(np.asarray(z)))
+            collector.variables[f"{quantity.name}_q"].values[...] = q
+
+    def _compared(self) -> list[Quantity]:
+        return [q for m in self._spectral for q in m.quantities]
+
+    def _null(self, transports: HeadTransports) -> Tensor:
+        shape = (transports.width_in, transports.width_out, transports.value_width)
+        if shape not in self._nulls:
+            self._nulls[shape] = gaussian.singular_values(*shape, draws=DRAWS, seed=self._seed)
+        return self._nulls[shape]

@@ -1,0 +1,17 @@
+"""Labelled results: schema, storage, tables. Knows nothing of torch."""
+
+from conwalk.results.dataset import assemble, refused
+from conwalk.results.store import prepare, read, save
+from conwalk.results.table import layer_table
+from conwalk.results.variable import Variable, empty
+
+__all__ = [
+    "Variable",
+    "assemble",
+    "empty",
+    "layer_table",
+    "prepare",
+    "read",
+    "refused",
+    "save",
+]
