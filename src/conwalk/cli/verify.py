@@ -51,7 +51,7 @@ def _print(source: str, found: "pipeline.Verification") -> None:  # noqa: F821
     console.table(
         f"{source}: {len(layers)} attention layers, {str(found.dtype).removeprefix('torch.')}, "
         f"{sum(found.n_tokens)} tokens",
-        ("layer", "kind", "heads", "layer", "heads", "one walk", "row sums", "verdict"),
+        ("layer", "kind", "heads", "output", "each head", "one walk", "row sums", "verdict"),
         (
             (
                 proof.name,

@@ -95,6 +95,11 @@ class Metric:
     finish: Callable[[Arrays], Arrays] = _as_is
     default: bool = True
 
+    @property
+    def of_weights(self) -> bool:
+        """Whether it depends on the weights alone, and so is the same for every prompt."""
+        return self.needs in ("singular values", "weights")
+
 
 HEAD = (dims.HEAD,)
 LAYER: tuple[str, ...] = ()

@@ -117,7 +117,8 @@ def _failure(source: str, config: dict[str, Any], error: Exception) -> str:
         )
     return (
         f"{source}: transformers cannot load the model ({kind}): "
-        f"{type(error).__name__}: {one_line(error)}"
+        f"{type(error).__name__}: {one_line(error)}; check config.json and the weight files, or "
+        "load the module yourself and pass it"
     )
 
 

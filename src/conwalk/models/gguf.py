@@ -102,7 +102,8 @@ def _convert(file: Path, source: str, place: Path) -> None:
         except Exception as error:
             raise SourceError(
                 f"{source}: {file.name} (architecture {_architecture(reader)!r}, tensor types "
-                f"{', '.join(types)}) cannot be dequantised by transformers: {one_line(error)}"
+                f"{', '.join(types)}) cannot be dequantised by transformers ({one_line(error)}); "
+                "use the model's safetensors, or a file of another quantisation"
             ) from error
 
         def fill(draft: Path) -> None:

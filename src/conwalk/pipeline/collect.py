@@ -40,7 +40,7 @@ class Collector:
 
     def declare_metric(self, metric: Metric) -> None:
         """Make room for everything a metric answers with."""
-        lead = (dims.LAYER,) if metric.needs == "weights" else (dims.PROMPT, dims.LAYER)
+        lead = (dims.LAYER,) if metric.of_weights else (dims.PROMPT, dims.LAYER)
         for quantity in metric.quantities:
             self.declare(quantity.name, (*lead, *quantity.dims), attributes(quantity))
 
