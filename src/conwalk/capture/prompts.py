@@ -64,7 +64,7 @@ def pick(t: Tensor, axis: int, positions: Tensor | None) -> Tensor:
 
 def rows(t: Tensor, batch: int, length: int) -> Tensor:
     """A linear's input or output as ``(batch, position, width)``, also where it was flattened."""
-    return t if t.dim() == 3 else t.reshape(batch, length, t.shape[-1])  # noqa: PLR2004
+    return t if t.dim() == 3 else t.reshape(batch, length, t.shape[-1])
 
 
 def on(device: torch.device, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -111,10 +111,10 @@ class _Tap:
         if self._pending is not None:
             raise CaptureError(f"{self._pending[0].name}: its output projection was not reached")
 
-    def _value_read(self, linear: nn.Module, args: tuple[Any, ...]) -> None:
+    def _value_read(self, linear: Linear, args: tuple[Any, ...]) -> None:
         self._value_inputs[linear] = args[0]
 
-    def _put_out(self, linear: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+    def _put_out(self, linear: Linear, args: tuple[Any, ...], output: Tensor) -> None:
         if self._pending is None or self._pending[0].output.linear is not linear:
             return
         site, attended, value = self._pending

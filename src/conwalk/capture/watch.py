@@ -117,5 +117,3 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             spans.append((n, n))
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
-
-

@@ -90,8 +90,7 @@ def analyze(
         )
     written = results.save(found, folder)
     if output is options.Format.json:
-        table = results.layer_table(found).reset_index()
-        console.echo(json.dumps(json.loads(table.to_json(orient="records")), indent=2))
+        console.echo(json.dumps(results.layer_records(found), indent=2))
     else:
         show(source, found)
         console.echo(f"results: {written}")

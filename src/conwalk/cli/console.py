@@ -42,8 +42,7 @@ def progress(what: str, *, quiet: bool) -> Generator[Tick]:
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     """A table that fits 80 columns and stays a table when it is piped."""
-    grid = Table(
-        title=title, title_justify="left", collapse_padding=True, box=None, pad_edge=False)
+    grid = Table(title=title, title_justify="left", collapse_padding=True, box=None, pad_edge=False)
     for i, name in enumerate(columns):
         grid.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
     for row in rows:

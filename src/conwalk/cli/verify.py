@@ -1,11 +1,15 @@
 """``conwalk verify``: is every layer exactly a connection walk?"""
 
 import json
+from typing import TYPE_CHECKING
 
 import typer
 
 from conwalk.cli import console, options
 from conwalk.cli.loading import load_quietly, prompts_of
+
+if TYPE_CHECKING:
+    from conwalk.pipeline import Verification
 
 _TOKENS = 128
 
@@ -46,7 +50,7 @@ def verify(
     raise typer.Exit(0 if found.exact else 1)
 
 
-def _print(source: str, found: "pipeline.Verification") -> None:  # noqa: F821
+def _print(source: str, found: "Verification") -> None:
     layers = found.layers
     console.table(
         f"{source}: {len(layers)} attention layers, {str(found.dtype).removeprefix('torch.')}, "
@@ -71,5 +75,5 @@ def _print(source: str, found: "pipeline.Verification") -> None:  # noqa: F821
     console.echo(found.summary)
 
 
-def _as_json(source: str, found: "pipeline.Verification") -> dict[str, object]:  # noqa: F821
+def _as_json(source: str, found: "Verification") -> dict[str, object]:
     return {"model": source, **found.as_dict()}

@@ -40,5 +40,5 @@ def of_module(module: nn.Module) -> str:
         digest.update(f"{name}\0{parameter.dtype}\0{tuple(parameter.shape)}\n".encode())
         if not parameter.is_meta:
             values = parameter.detach().cpu().contiguous().flatten()
-            digest.update(values.view(torch.uint8).numpy())
+            digest.update(values.view(torch.uint8).numpy().data)
     return f"sha256:{digest.hexdigest()}"

@@ -1,10 +1,11 @@
 """GGUF files: dequantised once, kept as safetensors in the user's cache, loaded from there."""
 
+import importlib
 import json
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -138,21 +139,22 @@ def _architecture(reader: Any) -> str:
 
 
 @contextmanager
-def _prepared(reader: Any) -> Iterator[None]:
+def _prepared(reader: Any) -> Generator[None, None, None]:
     """Let transformers use a parsed reader: it parses once for the config, once for the weights.
 
     Its progress bar, which no setting turns off, is turned off too.
     """
     import gguf
-    from transformers import modeling_gguf_pytorch_utils as loader
 
-    original, bar = gguf.GGUFReader, loader.tqdm
+    loader = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
+    found = (gguf, "GGUFReader", gguf.GGUFReader), (loader, "tqdm", loader.tqdm)
     gguf.GGUFReader = lambda *_args, **_kwargs: reader
-    loader.tqdm = partial(bar, disable=True)
+    loader.tqdm = partial(loader.tqdm, disable=True)
     try:
         yield
     finally:
-        gguf.GGUFReader, loader.tqdm = original, bar
+        for module, name, value in found:
+            setattr(module, name, value)
 
 
 def _dequantise(file: Path) -> tuple[Any, Any]:

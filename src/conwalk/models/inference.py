@@ -1,7 +1,7 @@
 """Run somebody's model for a moment, and hand it back exactly as it was."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ def _configs(module: nn.Module) -> list[Any]:
 
 
 @contextmanager
-def eager(module: nn.Module) -> Iterator[None]:
+def eager(module: nn.Module) -> Generator[None]:
     """Evaluation mode, eager attention and no gradients while the context lasts.
 
     Mode of every submodule and every configuration are as found afterwards, also after an

@@ -28,7 +28,7 @@ class Layout:
     refused: tuple[Refusal, ...]
 
 
-class _Refused(Exception):  # noqa: N818 - never leaves this file
+class _Refused(Exception):
     """A place that cannot be read, with the reason."""
 
 
@@ -107,7 +107,8 @@ class _Reader:
     def _site(self, index: int, seen: Observation, event: int, call: int) -> AttentionSite:
         value = self._value(index, seen)
         output = self._output(index, seen, value.columns.shape[1])
-        queries, keys = (self._lengths.get(n, "other") for n in seen.lengths)
+        queries: Side = self._lengths.get(seen.lengths[0], "other")
+        keys: Side = self._lengths.get(seen.lengths[1], "other")
         return AttentionSite(
             index=index,
             stack="self",

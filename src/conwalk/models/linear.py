@@ -16,6 +16,12 @@ def out_width(linear: Linear) -> int:
     return linear.nf if isinstance(linear, Conv1D) else linear.out_features
 
 
+def bias(linear: Linear) -> Tensor | None:
+    """The bias, ``(out,)``, detached, or None."""
+    found: Tensor | None = getattr(linear, "bias", None)
+    return None if found is None else found.detach()
+
+
 def matrix(linear: Linear) -> Tensor:
     """The weight as ``(in, out)``, so that ``y = x @ matrix + bias``."""
     return linear.weight if isinstance(linear, Conv1D) else linear.weight.t()

@@ -1,12 +1,12 @@
 """Silence transformers while a model loads, and leave its settings as they were found."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> Generator[None, None, None]:
     """No progress bars, log lines or warnings of transformers while the context lasts.
 
     What the user needs to know of a load is said by conwalk instead: in ``Model.notes``

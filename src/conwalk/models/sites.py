@@ -10,7 +10,7 @@ from torch import Tensor
 
 from conwalk.connection import HeadTransports
 from conwalk.models.interception import Backend
-from conwalk.models.linear import Linear, matrix
+from conwalk.models.linear import Linear, bias, matrix
 
 Kind = Literal["plain", "gated", "normed value", "cross"]
 Side = Literal["source", "target", "other"]
@@ -115,12 +115,14 @@ class AttentionSite:
     @property
     def name(self) -> str:
         """How messages call the site."""
-        number = f"layer {self.layer}" if self.stack == "self" else f"{self.stack} layer {self.layer}"
+        number = (
+            f"layer {self.layer}" if self.stack == "self" else f"{self.stack} layer {self.layer}"
+        )
         return f"{number} ({self.path})"
 
     @cached_property
     def transports(self) -> HeadTransports:
-        """The head maps ``M[h] = W_V[h] W_O[h]`` in factors, views of the weights where possible."""
+        """The head maps ``M[h] = W_V[h] W_O[h]`` in factors, views of weights where possible."""
         columns = self.value.columns
         w_v = _gather(matrix(self.value.linear).t(), columns).transpose(1, 2)
         w_o = _gather(matrix(self.output.linear), self.output.reads)
@@ -128,13 +130,12 @@ class AttentionSite:
 
     def output_bias(self) -> Tensor | None:
         """b_O, ``(d,)``, or None."""
-        bias = self.output.linear.bias
-        return None if bias is None else bias.detach()
+        return bias(self.output.linear)
 
     def _value_bias(self, columns: Tensor) -> Tensor | None:
-        bias, added = self.value.linear.bias, self.value.added
+        own, added = bias(self.value.linear), self.value.added
         weight = self.value.linear.weight
-        parts = [] if bias is None else [bias.detach()[columns.to(weight.device)]]
+        parts = [] if own is None else [own[columns.to(own.device)]]
         if added is not None:
             parts.append(added.to(weight.device, weight.dtype))
         return sum(parts[1:], parts[0]) if parts else None
@@ -183,7 +184,7 @@ def numbered(sites: Sequence[AttentionSite]) -> list[AttentionSite]:
 
 def _layers(members: Sequence[AttentionSite]) -> list[int]:
     numbers = torch.tensor([[int(w) for w in s.path.split(".") if w.isdigit()] for s in members])
-    for column in numbers.t() if numbers.dim() == 2 else ():  # noqa: PLR2004
+    for column in numbers.t() if numbers.dim() == 2 else ():
         if len(members) == 1 or bool((column.diff() > 0).all()):
             return column.tolist()
     return list(range(len(members)))

@@ -6,7 +6,7 @@ arrive as values say which rows of which linear make which head; labels that arr
 next linear say in what order W_O reads the heads. The weights are never touched.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -128,7 +128,7 @@ class _Pass:
         return shown.expand(value.shape[0], call.n_queries, -1, -1).contiguous()
 
     @contextmanager
-    def following(self, module: nn.Module) -> Iterator[None]:
+    def following(self, module: nn.Module) -> Generator[None]:
         """Know, while the context lasts, which module is running."""
         with ExitStack() as hooks:
             for path, m in module.named_modules():
@@ -142,7 +142,7 @@ class _Pass:
             yield
 
     @contextmanager
-    def labelling(self, module: nn.Module) -> Iterator[None]:
+    def labelling(self, module: nn.Module) -> Generator[None]:
         """Let every linear put out labels while the context lasts."""
         with ExitStack() as restore:
             for linear in set(linears(module).values()):

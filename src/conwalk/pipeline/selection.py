@@ -38,7 +38,6 @@ def existing_heads(wanted: Sequence[int] | None, n_heads: int) -> list[int] | No
     missing = [h for h in wanted if not 0 <= h < n_heads]
     if missing:
         raise SelectionError(
-            f"head {missing[0]} does not exist: the layers of this model have heads "
-            f"0-{n_heads - 1}"
+            f"head {missing[0]} does not exist: the layers of this model have heads 0-{n_heads - 1}"
         )
     return sorted(set(wanted))

@@ -181,9 +181,7 @@ def verify(
         CaptureError: the model's pass cannot be watched.
     """
     model = model_of(model)
-    batches = Batches(
-        model, prompts, names=names, max_length=max_length, batch_size=batch_size
-    )
+    batches = Batches(model, prompts, names=names, max_length=max_length, batch_size=batch_size)
     watched = watch(model.module, batches.example)
     sites = watched.layers(layers)
     limit = tolerance.reconstruction(model.dtype)

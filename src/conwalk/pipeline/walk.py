@@ -2,13 +2,13 @@
 
 from torch import nn
 
+from conwalk import tolerance
 from conwalk.capture import CapturedLayer, watch
 from conwalk.connection import ConnectionWalk
 from conwalk.errors import ExactnessError, SelectionError
 from conwalk.models import Model
 from conwalk.pipeline.source import Batches, Prompts, model_of
 from conwalk.theorems import reconstruction_residual
-from conwalk import tolerance
 
 
 def capture(

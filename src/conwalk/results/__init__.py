@@ -2,13 +2,14 @@
 
 from conwalk.results.dataset import assemble, refused
 from conwalk.results.store import prepare, read, save
-from conwalk.results.table import layer_table
+from conwalk.results.table import layer_records, layer_table
 from conwalk.results.variable import Variable, empty
 
 __all__ = [
     "Variable",
     "assemble",
     "empty",
+    "layer_records",
     "layer_table",
     "prepare",
     "read",

@@ -1,5 +1,8 @@
 """Results as tidy tables."""
 
+import json
+from typing import Any
+
 import pandas as pd
 import xarray as xr
 
@@ -26,3 +29,8 @@ def layer_table(dataset: xr.Dataset) -> pd.DataFrame:
             value = value.max(dims.PROMPT) if worst else value.mean(dims.PROMPT)
         columns[str(name)] = value.to_series()
     return pd.DataFrame(columns)
+
+
+def layer_records(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """The layer table in the types of JSON; null where there is no number."""
+    return json.loads(str(layer_table(dataset).reset_index().to_json(orient="records")))

@@ -1,6 +1,6 @@
 """Notice every application of attention weights to values while a model runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from conwalk.models.interception.calls import Attended, AttentionCall, Backend, Handler
@@ -13,7 +13,7 @@ __all__ = ["Attended", "AttentionCall", "Backend", "Handler", "intercept"]
 @contextmanager
 def intercept(
     handler: Handler, batch: int, *, functions: bool = True
-) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+) -> Generator[Callable[[], AbstractContextManager[None]]]:
     """Hand every attention call of models run inside to ``handler``.
 
     Args:

@@ -4,7 +4,7 @@ For model families and hand-written modules that do not ask the attention interf
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,7 +55,7 @@ class AttentionFunctionMode(TorchFunctionMode):
         self._looking = True
 
     @contextmanager
-    def quiet(self) -> Iterator[None]:
+    def quiet(self) -> Generator[None]:
         """Look away: calls made inside are the model's own business."""
         before, self._looking = self._looking, False
         try:
@@ -88,7 +88,7 @@ class AttentionFunctionMode(TorchFunctionMode):
         if func not in _MATMUL and func not in _EINSUM:
             return None
         equation, operands = _operands(func, args)
-        if len(operands) != 2 or not all(isinstance(t, Tensor) for t in operands):  # noqa: PLR2004
+        if len(operands) != 2 or not all(isinstance(t, Tensor) for t in operands):
             return None
         attention, value = operands
         if _storage(attention) not in self._weights or attention.dim() < _LEAST_AXES:
@@ -108,18 +108,16 @@ class AttentionFunctionMode(TorchFunctionMode):
 
     def _fused(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
         given = dict(zip(_FUSED_SIGNATURE, args, strict=False)) | dict(kwargs)
-        query, key, value = given["query"], given["key"], given["value"]
+        if given["query"].dim() < _LEAST_AXES:
+            return func(*args, **kwargs)
         wanted = inspect.signature(fused_attention).parameters
         with self.quiet():
             attention = fused_attention(**{k: v for k, v in given.items() if k in wanted})
-            if query.dim() <= _LEAST_AXES - 1:
-                return func(*args, **kwargs)
-            product = matrix_product(attention, value, self._batch)
-        del query, key
+            product = matrix_product(attention, given["value"], self._batch)
         return self._hand_over(product, lambda: func(*args, **kwargs))
 
     def _follow(self, func: Any, args: Sequence[Any], out: Any) -> None:
-        """A result stays attention while it is the softmax, or the same numbers in another shape."""
+        """A result is attention if it is a softmax, or the same numbers in another shape."""
         if not isinstance(out, Tensor) or out.dim() < _LEAST_AXES or not out.is_floating_point():
             return
         if func in _SOFTMAX:

@@ -5,7 +5,7 @@ and windows then stay exactly those of the function the family would have used.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -30,7 +30,7 @@ def _weights(attention: Tensor | None, module: nn.Module) -> Tensor:
 @contextmanager
 def watch_interface(
     handler: Handler, quiet: Callable[[], AbstractContextManager[None]] = nullcontext
-) -> Iterator[None]:
+) -> Generator[None]:
     """Send every call through the attention interface to ``handler`` while the context lasts.
 
     Args:
