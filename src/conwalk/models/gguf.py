@@ -146,7 +146,7 @@ def _prepared(reader: Any) -> Generator[None, None, None]:
     """
     import gguf
 
-    loader = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
+    loader: Any = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
     found = (gguf, "GGUFReader", gguf.GGUFReader), (loader, "tqdm", loader.tqdm)
     gguf.GGUFReader = lambda *_args, **_kwargs: reader
     loader.tqdm = partial(loader.tqdm, disable=True)
