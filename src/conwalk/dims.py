@@ -2,6 +2,7 @@
 
 PROMPT = "prompt"
 LAYER = "layer"
+LAYER_TO = "layer_to"
 HEAD = "head"
 TOKEN = "token"
 QUERY = "query"

@@ -11,7 +11,9 @@ from conwalk import dims
 from conwalk.connection import ConnectionWalk
 
 Arrays = Mapping[str, Tensor]
-Needs = Literal["singular values", "weights", "rows", "matrix", "heads", "scores"]
+Needs = Literal[
+    "singular values", "weights", "rows", "matrix", "heads", "scores", "depth", "prompts"
+]
 Direction = Literal["higher", "lower", "neither"]
 
 
@@ -22,7 +24,7 @@ class Quantity:
     Attributes:
         name: variable name in results.
         symbol: how formulas write it.
-        dims: axes besides prompt and layer, a subset of ``(head, token)``.
+        dims: axes besides prompt and layer, a subset of ``(head, token, layer_to)``.
         unit: ``"1"`` for pure numbers.
         bounds: smallest and largest value it can take; None where there is none.
         meaning: one sentence.
@@ -81,10 +83,13 @@ class Metric:
         needs: what it reads, which also says how it can be computed: ``singular values`` of the
             heads, and so beside the same of a null, and ``weights``, both once a model;
             ``rows`` by blocks of query rows; ``matrix`` the walk matrix; ``heads`` every head's
-            matrix; ``scores`` the scores before the softmax.
+            matrix; ``scores`` the scores before the softmax; ``depth`` what it keeps of every layer
+            of a prompt; ``prompts`` what it keeps of one layer for prompts of equal length.
         compute: the function; with ``rows`` its arrays end in a query axis, and those of
-            consecutive blocks are joined along it.
-        finish: for ``rows``: from the joined arrays to the quantities.
+            consecutive blocks are joined along it; with ``depth`` and ``prompts`` what to keep.
+        finish: for ``rows``: from the joined arrays to the quantities; for ``depth``: from what
+            was kept, stacked along the layers, to quantities whose first axis is the layer; for
+            ``prompts``: from what was kept, stacked along the prompts, to the quantities.
         default: whether it is part of the panel that runs unasked.
     """
 
