@@ -2,6 +2,6 @@
 
 from conwalk.capture.layer import CapturedLayer
 from conwalk.capture.stream import stream
-from conwalk.capture.watch import Watch, watch
+from conwalk.capture.watching import Watch, watch
 
 __all__ = ["CapturedLayer", "Watch", "stream", "watch"]

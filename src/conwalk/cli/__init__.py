@@ -24,10 +24,11 @@ for command in (demo, analyze, verify, metrics, models):
     app.command()(command)
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"conwalk {version('conwalk')}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

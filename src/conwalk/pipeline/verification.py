@@ -239,5 +239,5 @@ def head_residuals(layer: CapturedLayer) -> list[float]:
         rebuilt = layer.walk.heads[head](layer.value_input)
         if layer.output_bias is not None:
             rebuilt = rebuilt + layer.output_bias
-        residuals.append(reconstruction_residual(rebuilt, linear.forward(alone)))
+        residuals.append(reconstruction_residual(rebuilt, linear.forward(alone).detach()))
     return residuals
