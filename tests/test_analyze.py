@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
-from tiny_models import make_tiny
 
 from conwalk import __version__
 from conwalk.capture import CapturedLayer, watch
@@ -14,6 +13,7 @@ from conwalk.errors import SelectionError, TextError
 from conwalk.metrics import ALL
 from conwalk.pipeline import analyze
 from conwalk.results import refused
+from tiny_models import make_tiny
 
 IDS = [[5, 9, 13, 40, 21, 8], [7, 7, 7]]
 

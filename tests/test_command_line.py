@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tiny_models import make_tiny
-from tiny_sources import save_folder
 
 import conwalk.cli
 from conwalk.results import read
+from tiny_models import make_tiny
+from tiny_sources import save_folder
 
 
 @dataclass

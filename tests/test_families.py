@@ -1,14 +1,16 @@
 """Every family's layers are rebuilt exactly, whatever its layout, and watching changes nothing."""
 
+import itertools
+
 import pytest
 import torch
-from tiny_models import FAMILIES, make_tiny, tiny_inputs
 from torch import Tensor, nn
 
 from conwalk import tolerance
 from conwalk.capture import CapturedLayer, watch
 from conwalk.models import inference
 from conwalk.theorems import one_walk, reconstruction_residual
+from tiny_models import FAMILIES, make_tiny, tiny_inputs
 
 LAYERS = {"albert": 6, "bart": 6, "gpt_neo": 2}
 HEADS = {"qwen2": (14, 2), "falcon": (4, 1)}
@@ -85,7 +87,7 @@ def test_albert_has_six_different_attentions_of_one_module() -> None:
     assert len({s.path for s in watched.sites}) == 1
     seen: list[Tensor] = []
     watched.stream(tiny_inputs(model, 8), lambda layer: seen.append(layer.attention))
-    differences = [float((a - b).abs().max()) for a, b in zip(seen, seen[1:], strict=False)]
+    differences = [float((a - b).abs().max()) for a, b in itertools.pairwise(seen)]
     assert min(differences) > 1e-3
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_models import make_tiny, tiny_inputs
 
 from conwalk.capture import watch
 from conwalk.models.layout import Layout, discover
 from conwalk.models.sites import AttentionSite
 from conwalk.pipeline import analyze, verify
 from conwalk.results import refused
+from tiny_models import make_tiny, tiny_inputs
 
 Break = Callable[[AttentionSite], AttentionSite]
 

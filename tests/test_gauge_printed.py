@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from tiny_models import make_tiny
 
 from conwalk import metrics, tolerance
 from conwalk.capture import watch
 from conwalk.models.linear import matrix
 from conwalk.models.sites import AttentionSite
 from conwalk.pipeline import analyze
+from tiny_models import make_tiny
 
 IDS = [[5, 9, 13, 40, 21, 8, 8, 61, 30]]
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import make_tiny, tiny_inputs
 from torch import nn
 from transformers.modeling_utils import AttentionInterface
 
 from conwalk.capture import CapturedLayer, watch
+from tiny_models import make_tiny, tiny_inputs
 
 FAMILIES = ["llama", "gpt_neo", "albert"]
 

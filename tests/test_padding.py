@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tiny_models import make_tiny, tiny_inputs
 from torch import Tensor
 
 from conwalk import tolerance
 from conwalk.capture import CapturedLayer, watch
 from conwalk.errors import CaptureError
+from tiny_models import make_tiny, tiny_inputs
 
 FAMILIES = ["bert", "llama", "mistral", "gpt2", "bloom", "deberta-v2", "modernbert", "t5", "opt"]
 LENGTH, PAD = 11, 4

@@ -58,7 +58,7 @@ def test_a_folder_of_somebody_elses_is_never_replaced(found: xr.Dataset, tmp_pat
 
 def test_a_place_that_cannot_be_written_is_named(found: xr.Dataset, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(OutputError, match="cannot write to .*file/out: .*choose another --out"):
+    with pytest.raises(OutputError, match=r"cannot write to .*file/out: .*choose another --out"):
         save(found, tmp_path / "file" / "out")
 
 
