@@ -1,6 +1,5 @@
 """How much of what one head writes another head can read (Theory §3)."""
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -9,9 +8,7 @@ from conwalk.connection.transport import HeadTransports
 from conwalk.errors import ShapeError
 
 
-def composition(
-    writers: HeadTransports, readers: HeadTransports
-) -> Float[Tensor, "writer reader"]:
+def composition(writers: HeadTransports, readers: HeadTransports) -> Float[Tensor, "writer reader"]:
     """Compute the share of each writer's output subspace inside each reader's input subspace.
 
     Args:
@@ -31,7 +28,12 @@ def composition(
             f"the writers write width {writers.width_out} and the readers read width "
             f"{readers.width_in}: compose heads that share one residual stream"
         )
-    written, read = principal_bases(writers), principal_bases(readers)
+    written = principal_bases(writers)
+    read = written if readers is writers else principal_bases(readers)
+    if written.is_full and read.is_full:
+        # then the bases of the factors do, and heads that share a value map read alike
+        shares = shared_subspace(written.output, read.value, written.rank)
+        return shares.repeat_interleave(read.group, 1)
     return shared_subspace(written.outputs, read.inputs, written.rank)
 
 
@@ -68,16 +70,3 @@ def composition_by_chance(width: int, value_width: int) -> float:
         ``min(k, d) / d``. Theory §3.
     """
     return min(value_width, width) / width
-
-
-def undefined(n_heads: int, like: Tensor) -> Float[Tensor, " head"]:
-    """Give NaN for every head, where a question has no answer.
-
-    Args:
-        n_heads: how many heads.
-        like: a tensor whose dtype and device are taken.
-
-    Returns:
-        ``(head,)`` of NaN.
-    """
-    return like.new_full((n_heads,), torch.nan)

@@ -1,7 +1,6 @@
 """What head maps do to the lengths and angles of the vectors they are given (Theory §3)."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -18,7 +17,7 @@ class Stretch:
     Attributes:
         x: the vectors.
         values: x W_V of each value head, or of each head where a scale tells them apart.
-        output_gram: W_O W_Oᵀ of each head, sorted by the value head that it reads.
+        output_gram: W_O W_Oᵀ of each head, sorted by the values that it reads.
     """
 
     x: Float[Tensor, "token width_in"]
@@ -40,20 +39,20 @@ class Stretch:
             value_scale: multiplies the value at each token, or None.
 
         Returns:
-            All that is needed to compare x and x M[h]; no d×d matrix and no ``(head, token, d)``
-            array is made. Theory §3.
+            All that is needed to compare x and x M[h]; no d×d matrix of a head and no
+            ``(head, token, d)`` array is made. Theory §3.
         """
         precision = working_dtype(transports.dtype)
-        x, factors = x.to(precision), transports.to(precision)
-        values = (x @ factors.value_columns).unflatten(-1, (factors.n_kv_heads, -1))
-        values = values.transpose(0, 1)
-        grams = factors.W_O @ factors.W_O.mT
+        x = x.to(precision)
+        values = (x @ transports.value_columns.to(precision)).unflatten(
+            -1, (transports.n_kv_heads, -1)
+        )
+        values, grams = values.transpose(0, 1), transports.output_squares
         if value_scale is None:
-            return cls(x, values, grams.unflatten(0, (factors.n_kv_heads, -1)))
-        spread = values.repeat_interleave(factors.group, 0)
+            return cls(x, values, grams.unflatten(0, (transports.n_kv_heads, -1)))
+        spread = values.repeat_interleave(transports.group, 0)
         return cls(x, spread * value_scale.to(precision)[..., None], grams[:, None])
 
-    @cached_property
     def lengths(self) -> Float[Tensor, "head token"]:
         """‖x_j M[h]‖ of every vector."""
         moved = self.values[:, None] @ self.output_gram
@@ -63,7 +62,7 @@ class Stretch:
     def ratios(self) -> Float[Tensor, "head token"]:
         """‖x_j M[h]‖ / ‖x_j‖ of every vector; NaN where ‖x_j‖ is 0."""
         norms = torch.linalg.vector_norm(self.x, dim=-1)
-        return self.lengths / torch.where(norms > 0, norms, torch.nan)
+        return self.lengths() / torch.where(norms > 0, norms, torch.nan)
 
     def variation(self) -> Float[Tensor, " head"]:
         """Coefficient of variation of the ratios over the vectors that are not 0.
@@ -84,17 +83,18 @@ class Stretch:
             Numbers in [0, 1]; 1 where all inner products change alike, NaN where X or X M[h]
             is 0. Theory §3.
         """
-        across = self.x.mT @ self.values
-        cross_gram = across.mT @ across
-        value_gram = self.values.mT @ self.values
-        mixed = (self.output_gram * cross_gram[:, None]).sum((-2, -1))
-        through = self.output_gram @ value_gram[:, None]
+        cross, before = self._cross_gram()
+        mixed = (self.output_gram * cross[:, None]).sum((-2, -1))
+        through = self.output_gram @ (self.values.mT @ self.values)[:, None]
         after = (through * through.mT).sum((-2, -1)).clamp(min=0.0).sqrt()
-        size = after * self._gram_norm()
+        size = after * before
         return (mixed / torch.where(size > 0, size, torch.nan)).clamp(0.0, 1.0).flatten()
 
-    def _gram_norm(self) -> Float[Tensor, ""]:
-        """‖XXᵀ‖_F = ‖XᵀX‖_F, by the smaller of the two."""
+    def _cross_gram(self) -> tuple[Float[Tensor, "reader value value"], Float[Tensor, ""]]:
+        """Zᵀ XXᵀ Z for the values Z, and ‖XXᵀ‖_F, by the smaller of XXᵀ and XᵀX."""
         tokens, width = self.x.shape
-        gram = self.x @ self.x.mT if tokens <= width else self.x.mT @ self.x
-        return torch.linalg.matrix_norm(gram)
+        if tokens <= width:
+            gram = self.x @ self.x.mT
+            return self.values.mT @ (gram @ self.values), torch.linalg.matrix_norm(gram)
+        across = self.x.mT @ self.values
+        return across.mT @ across, torch.linalg.matrix_norm(self.x.mT @ self.x)

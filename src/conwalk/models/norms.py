@@ -1,0 +1,142 @@
+"""The gain of the norm that feeds a value projection, found by watching, never by name."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from conwalk import tolerance
+from conwalk.models import inference
+from conwalk.models.linear import Linear
+from conwalk.models.sites import AttentionSite
+
+_PROBES = 4
+# large enough that what a norm adds to the variance is lost in rounding, small enough to square
+_SIZES = {torch.float16: 2.0**3}
+_LARGE = 2.0**16
+
+
+def value_gains(
+    module: nn.Module, sites: Sequence[AttentionSite], inputs: dict[str, Any]
+) -> list[Float[Tensor, " width_in"] | None]:
+    """Find what the norm before each value projection multiplies the channels by.
+
+    A norm feeds a site if what it puts out is what the value projection reads. Its gain is
+    measured by sending vectors through it: for ``weight`` and ``1 + weight`` alike.
+
+    Args:
+        module: the model; left as it was found.
+        sites: attention sites of the model.
+        inputs: keyword arguments of one small forward pass.
+
+    Returns:
+        For each site the gain, in the dtype of the value weights; None where no norm feeds it,
+        or where what feeds it is not a norm with a constant gain. Theory §0.
+    """
+    sources = _feeding_norms(module, {s.value.linear for s in sites}, inputs)
+    measured = {norm: gain(norm) for norm in set(sources.values())}
+    found = [measured.get(sources.get(s.value.linear)) for s in sites]
+    return [
+        None if g is None else g.to(s.value.linear.weight.dtype)
+        for g, s in zip(found, sites, strict=True)
+    ]
+
+
+@torch.no_grad()
+def gain(norm: nn.Module) -> Float[Tensor, " width"] | None:
+    """Measure what a norm multiplies its normalised channels by.
+
+    Args:
+        norm: a module with one weight along the channels and at most a bias.
+
+    Returns:
+        The gain in float32 or float64, whether the norm centres its input or not; None if it
+        does not act as a norm with a constant gain.
+    """
+    weight = _weight(norm)
+    if weight is None:
+        return None
+    seeded = torch.Generator().manual_seed(0)
+    drawn = torch.randn(_PROBES, len(weight), generator=seeded, dtype=torch.float64)
+    x = (drawn * _SIZES.get(weight.dtype, _LARGE)).to(weight)
+    try:
+        there, back = norm(x[None]), norm(-x[None])
+    except (TypeError, RuntimeError, ValueError):
+        # it takes more than vectors
+        return None
+    if not isinstance(there, Tensor) or there.shape != x[None].shape:
+        return None
+    # the bias is even, the rest is odd
+    odd = (there - back)[0].double() / 2
+    candidates = (_constant_gain(odd, n, weight.dtype) for n in _normalised(x.double()))
+    return next((g.to(_precision(weight)) for g in candidates if g is not None), None)
+
+
+def _precision(weight: Tensor) -> torch.dtype:
+    return torch.float64 if weight.dtype == torch.float64 else torch.float32
+
+
+def _normalised(x: Float[Tensor, "probe width"]) -> tuple[Tensor, Tensor]:
+    """Over the root mean square, as it is and centred."""
+    centred = x - x.mean(-1, keepdim=True)
+    return tuple(v / v.square().mean(-1, keepdim=True).sqrt() for v in (x, centred))
+
+
+def _constant_gain(
+    output: Float[Tensor, "probe width"], x: Float[Tensor, "probe width"], dtype: torch.dtype
+) -> Float[Tensor, " width"] | None:
+    """The factor of each channel, if it is the same for every probe."""
+    factor = (output * x).sum(0) / x.square().sum(0)
+    error = (output - factor * x).abs().max()
+    size = output.abs().max()
+    fits = error <= tolerance.rounding(dtype) * size
+    return factor if bool(fits & torch.isfinite(size)) else None
+
+
+def _weight(module: nn.Module) -> Tensor | None:
+    """The one parameter of a norm-like module, beside its bias."""
+    named = dict(module.named_parameters())
+    bias = named.pop("bias", None)
+    if len(named) != 1:
+        return None
+    weight = next(iter(named.values()))
+    alike = bias is None or bias.shape == weight.shape
+    return weight if weight.dim() == 1 and weight.is_floating_point() and alike else None
+
+
+class _Flow:
+    """What norms put out and which of it a linear reads, in one pass."""
+
+    def __init__(self) -> None:
+        self.feeding: dict[Linear, nn.Module] = {}
+        self._put_out: list[tuple[nn.Module, Tensor]] = []
+
+    def after_norm(self, norm: nn.Module, _args: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            self._put_out.append((norm, output))
+
+    def before_linear(self, linear: nn.Module, args: tuple[Any, ...]) -> None:
+        read = args[0]
+        for norm, output in reversed(self._put_out):
+            if output.numel() == read.numel() and torch.equal(
+                output.flatten(), read.flatten().to(output.dtype)
+            ):
+                self.feeding[linear] = norm
+                return
+
+
+def _feeding_norms(
+    module: nn.Module, linears: set[Linear], inputs: dict[str, Any]
+) -> dict[Linear, nn.Module]:
+    flow = _Flow()
+    with ExitStack() as hooks, inference.eager(module):
+        for m in module.modules():
+            if _weight(m) is not None:
+                hooks.callback(m.register_forward_hook(flow.after_norm).remove)
+        for linear in linears:
+            hooks.callback(linear.register_forward_pre_hook(flow.before_linear).remove)
+        inference.forward(module, inputs)
+    return flow.feeding
