@@ -249,6 +249,14 @@ def test_the_hash_of_a_live_module_is_that_of_its_parameters():
     assert models.load(tiny_models.make_tiny("llama").bfloat16()).weights_hash != hash_of()
 
 
+def test_the_hash_tells_dtypes_of_the_same_bits_apart():
+    module = torch.nn.Linear(2, 2).half()
+    half = models.load(module).weights_hash
+    for parameter in module.parameters():
+        parameter.data = parameter.data.view(torch.bfloat16)
+    assert models.load(module).weights_hash != half
+
+
 def test_the_hash_is_computed_once(bert_folder: Path, monkeypatch: pytest.MonkeyPatch):
     model = models.load(bert_folder)
     first = model.weights_hash

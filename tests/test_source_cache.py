@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from conwalk.errors import OutputError
 from conwalk.models import cache
 
 
-def _fill(content: str):
-    return lambda draft: (draft / "file").write_text(content) and None
+def _fill(content: str) -> Callable[[Path], None]:
+    def fill(draft: Path) -> None:
+        (draft / "file").write_text(content)
+
+    return fill
 
 
 def test_stored(tmp_path: Path):
@@ -22,8 +26,14 @@ def test_stored(tmp_path: Path):
 
 def test_nothing_is_there_before_it_is_whole(tmp_path: Path):
     place = tmp_path / "a"
-    cache.store(place, lambda draft: _fill("x")(draft) or None if not place.exists() else 1 / 0)
-    assert place.exists()
+    seen = []
+
+    def fill(draft: Path) -> None:
+        _fill("x")(draft)
+        seen.append(place.exists())
+
+    cache.store(place, fill)
+    assert seen == [False]
 
 
 def test_the_first_to_finish_wins(tmp_path: Path):

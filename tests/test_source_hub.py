@@ -100,6 +100,7 @@ LISTING = [
     "config.json",
     "model.py",
     "model.safetensors",
+    "onnx/config.json",
     "onnx/model.onnx",
     "original/consolidated.00.pth",
     "pytorch_model.bin",
@@ -209,7 +210,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
             body = (FOLDER / path.split("/")[-1]).read_bytes()
             self.answer(200, body, ETag='"%d"' % hash(path), X_Repo_Commit=COMMIT)
         else:
-            self.answer(200)
+            self.answer(405)
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 os.environ["HF_ENDPOINT"] = "http://127.0.0.1:%d" % server.server_port
