@@ -153,6 +153,12 @@ class HeadTransports:
         """All output maps below each other: mixed values side by side @ output_rows is Y."""
         return self.W_O.flatten(0, 1)
 
+    @cached_property
+    def output_squares(self) -> Float[Tensor, "head value value"]:
+        """W_O[h] W_O[h]ᵀ, B^O_hh of Theory §3: a value v is written with length² v B vᵀ."""
+        output = self.W_O.to(working_dtype(self.dtype))
+        return output @ output.mT
+
     def affine(self) -> Float[Tensor, "head width_out"] | None:
         """Give what the value bias adds to the output of a head (Theory §0).
 

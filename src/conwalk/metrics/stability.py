@@ -1,0 +1,272 @@
+"""How much the effective graph changes from layer to layer (Theory §4)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from conwalk import dims
+from conwalk.connection import distances, graphs
+from conwalk.metrics.metric import LAYER, Arrays, LayerData, Metric, Quantity
+
+HEAT_TIMES = (1, 4)
+"""Diffusion times of the heat kernels, in units of the normalised Laplacian."""
+
+BOTTOM = 8
+"""Dimension of the bottom subspace of the Laplacian."""
+
+VARIANTS = {
+    "": "walk matrix",
+    "_no_sink": "walk matrix without the first token's column, rows renormalised",
+    "_value": "value-weighted graph ∝ Σ_h A ‖x_j M_h‖",
+}
+"""The three ways every graph is read: the end of a quantity's name, and what it means."""
+
+Features = Callable[[Tensor], Mapping[str, Tensor]]
+"""What the distances of a ruler compare, by name, of a batch of graphs."""
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """One way to measure the distance of two graphs.
+
+    Attributes:
+        name: what it is called in the names of quantities.
+        symbol: how formulas write it.
+        meaning: what it compares.
+        bound: its largest value, or None.
+        distance: the function.
+        absolute: the same before it is made relative to the size of the graphs, whose ratio to
+            the distance to the uniform kernel is bounded; the distance itself by default.
+        all_pairs: the function for all pairs of layers, where there is a faster one.
+    """
+
+    name: str
+    symbol: str
+    meaning: str
+    bound: float | None
+    distance: distances.Distance
+    absolute: distances.Distance | None = None
+    all_pairs: Callable[[Tensor], Tensor] | None = None
+
+
+def keep_graphs(data: LayerData) -> Arrays:
+    """Keep the walk matrix and the value-weighted graph of a layer, two n×n arrays.
+
+    Both are NaN where weights are negative, and the second where what an edge carries depends
+    on the receiver (an output gate): there is no such graph then. Theory §7.
+    """
+    walk = data.walk
+    mean = graphs.mean_graph(walk)
+    nothing = torch.full_like(mean, torch.nan)
+    if walk.attention.amin() < 0:
+        return {"mean": nothing, "value": nothing}
+    gated = walk.output_gate is not None
+    return {
+        "mean": mean,
+        "value": nothing if gated else graphs.value_graph(walk, data.value_input),
+    }
+
+
+def read_graphs(kept: Arrays) -> dict[str, Float[Tensor, "layer query key"]]:
+    """Give the graphs of all layers in the three ways of ``VARIANTS``; NaN where there is none."""
+    mean = kept["mean"]
+    no_sink = torch.where(mean.isnan(), mean, graphs.without_sink(mean))
+    return {"": mean, "_no_sink": no_sink, "_value": kept["value"]}
+
+
+def have_graph(stacked: Float[Tensor, "layer query key"]) -> Bool[Tensor, " layer"]:
+    """Tell which layers have a graph."""
+    return stacked.isfinite().flatten(1).all(1)
+
+
+def unanswered(quantities: tuple[Quantity, ...], kept: Arrays) -> dict[str, Tensor]:
+    """Give every quantity as NaN, to be filled where there is an answer."""
+    mean = kept["mean"]
+    n = len(mean)
+    return {q.name: mean.new_full((n,) * (1 + len(q.dims)), torch.nan) for q in quantities}
+
+
+def _compare(kept: Arrays, *, features: Features, rulers: tuple[Ruler, ...]) -> Arrays:
+    found = unanswered(_curve_quantities(rulers), kept)
+    for suffix, stacked in read_graphs(kept).items():
+        if not have_graph(stacked).any():
+            continue
+        own, flat = _where_present(stacked, features), _of_uniform(stacked, features)
+        for ruler in rulers:
+            objects, uniform = own[ruler.name], flat[ruler.name]
+            absolute = ruler.absolute or ruler.distance
+            away = absolute(objects, uniform)
+            found[f"depth_{ruler.name}{suffix}"] = distances.adjacent(ruler.distance, objects)
+            found[f"depth_{ruler.name}_relative{suffix}"] = distances.relative_to_uniform(
+                distances.adjacent(absolute, objects), away, away.roll(-1)
+            )
+    return found
+
+
+def _compare_all(kept: Arrays, *, features: Features, rulers: tuple[Ruler, ...]) -> Arrays:
+    found = unanswered(_matrix_quantities(rulers), kept)
+    for suffix, stacked in read_graphs(kept).items():
+        if not have_graph(stacked).any():
+            continue
+        own, flat = _where_present(stacked, features), _of_uniform(stacked, features)
+        for ruler in rulers:
+            objects = own[ruler.name]
+            found[f"depth_{ruler.name}_uniform{suffix}"] = ruler.distance(objects, flat[ruler.name])
+            pairs = ruler.all_pairs or partial(distances.pairwise, ruler.distance)
+            found[f"depth_{ruler.name}_matrix{suffix}"] = pairs(objects)
+    return found
+
+
+def _where_present(
+    stacked: Float[Tensor, "layer query key"], features: Features
+) -> dict[str, Tensor]:
+    """Compute features of the layers that have a graph; NaN for the others."""
+    there = have_graph(stacked)
+    filled: dict[str, Tensor] = {}
+    for name, found in features(stacked[there]).items():
+        filled[name] = found.new_full((len(stacked), *found.shape[1:]), torch.nan)
+        filled[name][there] = found
+    return filled
+
+
+def _of_uniform(stacked: Float[Tensor, "layer query key"], features: Features) -> dict[str, Tensor]:
+    """Compute features of the uniform kernels: of one, where all layers reach the same keys."""
+    there = have_graph(stacked)
+    even = graphs.uniform_graph(stacked)
+    if (even[there] == even[there][0]).all():
+        return dict(features(even[there][:1]))
+    return _where_present(torch.where(there[:, None, None], even, torch.nan), features)
+
+
+def _graph_itself(stacked: Float[Tensor, "layer query key"]) -> dict[str, Tensor]:
+    return {"tv": stacked, "frobenius": stacked}
+
+
+def _spectra(stacked: Float[Tensor, "layer query key"]) -> dict[str, Tensor]:
+    return {"spectrum": distances.singular_spectra(stacked)}
+
+
+def _diffusion(stacked: Float[Tensor, "layer query key"]) -> dict[str, Tensor]:
+    names = [*(f"heat_{time}" for time in HEAT_TIMES), f"subspace_{BOTTOM}"]
+    if stacked.shape[1] != stacked.shape[2]:
+        return dict.fromkeys(names, stacked.new_full((len(stacked), 1, 1), torch.nan))
+    values, vectors = torch.linalg.eigh(distances.normalised_laplacian(stacked.double()))
+    heat = [distances.heat_kernel(values, vectors, time) for time in HEAT_TIMES]
+    bottom = distances.bottom_projector(values, vectors, BOTTOM)
+    return dict(zip(names, [*heat, bottom], strict=True))
+
+
+def _curve_quantities(rulers: tuple[Ruler, ...]) -> tuple[Quantity, ...]:
+    steps = [
+        Quantity(
+            f"depth_{ruler.name}{suffix}", ruler.symbol, LAYER, "1", (0.0, ruler.bound),
+            f"distance to the next layer by {ruler.meaning}: {graph}",
+            "Theory §4", better="lower", null="layers in random order", comparable=False,
+        )
+        for ruler in rulers
+        for suffix, graph in VARIANTS.items()
+    ]  # fmt: skip
+    relative = [
+        Quantity(
+            f"depth_{ruler.name}_relative{suffix}", "2 d(l, l+1) / (d(l, U) + d(l+1, U))",
+            LAYER, "1", (0.0, None),
+            f"distance to the next layer by {ruler.meaning}, over the mean distance of the two "
+            f"to even attention on the same edges: {graph}",
+            "Theory §4", better="lower",
+        )
+        for ruler in rulers
+        for suffix, graph in VARIANTS.items()
+    ]  # fmt: skip
+    return (*steps, *relative)
+
+
+def _matrix_quantities(rulers: tuple[Ruler, ...]) -> tuple[Quantity, ...]:
+    pairs = [
+        Quantity(
+            f"depth_{ruler.name}_matrix{suffix}", ruler.symbol, (dims.LAYER_TO,), "1",
+            (0.0, ruler.bound), f"distance of any two layers by {ruler.meaning}: {graph}",
+            "Theory §4", comparable=False,
+        )
+        for ruler in rulers
+        for suffix, graph in VARIANTS.items()
+    ]  # fmt: skip
+    uniform = [
+        Quantity(
+            f"depth_{ruler.name}_uniform{suffix}", ruler.symbol, LAYER, "1", (0.0, ruler.bound),
+            f"distance to even attention on the same edges by {ruler.meaning}: {graph}",
+            "Theory §4", comparable=False,
+        )
+        for ruler in rulers
+        for suffix, graph in VARIANTS.items()
+    ]  # fmt: skip
+    return (*pairs, *uniform)
+
+
+def _family(
+    name: str, features: Features, rulers: tuple[Ruler, ...], *, default: bool = False
+) -> tuple[Metric, Metric]:
+    """Make the metric of the steps from layer to layer, and that of all pairs of layers."""
+    curve = Metric(
+        name=f"depth_{name}",
+        quantities=_curve_quantities(rulers),
+        needs="depth",
+        compute=keep_graphs,
+        finish=partial(_compare, features=features, rulers=rulers),
+        default=default,
+    )
+    matrix = Metric(
+        name=f"depth_{name}_matrix",
+        quantities=_matrix_quantities(rulers),
+        needs="depth",
+        compute=keep_graphs,
+        finish=partial(_compare_all, features=features, rulers=rulers),
+        default=False,
+    )
+    return curve, matrix
+
+
+_TV = Ruler(
+    "tv", "mean_i ½ Σ_j |P_ij − P'_ij|", "mean total variation of the rows", 1.0,
+    distances.total_variation, all_pairs=distances.total_variations,
+)  # fmt: skip
+_FROBENIUS = Ruler(
+    "frobenius", "‖P − P'‖_F / √(½‖P‖² + ½‖P'‖²)", "relative Frobenius norm", 2.0,
+    distances.relative_frobenius, distances.frobenius,
+)  # fmt: skip
+_SPECTRUM = Ruler(
+    "spectrum", "mean_m |σ_m − σ'_m|", "Wasserstein-1 of the singular spectra", None,
+    distances.spectral_wasserstein,
+)  # fmt: skip
+_HEAT = tuple(
+    Ruler(
+        f"heat_{time}", f"‖e^(−{time}L) − e^(−{time}L')‖_F, relative",
+        f"heat kernels of the symmetrised graphs' Laplacians at time {time}", 2.0,
+        distances.relative_frobenius, distances.frobenius,
+    )
+    for time in HEAT_TIMES
+)  # fmt: skip
+_SUBSPACE = Ruler(
+    f"subspace_{BOTTOM}", "√(mean_m sin²θ_m)",
+    f"principal angles of the bottom {BOTTOM} dimensions of the symmetrised graphs' Laplacians",
+    1.0, distances.subspace_distance,
+)  # fmt: skip
+
+TV, TV_MATRIX = _family("tv", _graph_itself, (_TV,), default=True)
+FROBENIUS, FROBENIUS_MATRIX = _family("frobenius", _graph_itself, (_FROBENIUS,))
+SPECTRUM, SPECTRUM_MATRIX = _family("spectrum", _spectra, (_SPECTRUM,))
+DIFFUSION, DIFFUSION_MATRIX = _family("diffusion", _diffusion, (*_HEAT, _SUBSPACE))
+
+METRICS = (
+    TV,
+    TV_MATRIX,
+    FROBENIUS,
+    FROBENIUS_MATRIX,
+    SPECTRUM,
+    SPECTRUM_MATRIX,
+    DIFFUSION,
+    DIFFUSION_MATRIX,
+)
