@@ -187,6 +187,8 @@ def test_one_head_on_one_token_is_its_map():
 def test_causal_and_square():
     assert make_case(kind="causal").walk.is_causal
     assert not make_case().walk.is_causal
+    ahead = torch.diag(torch.ones(3).double(), 1).expand(3, 4, 4)
+    assert not make_case().change(attention=ahead).walk.is_causal
     assert not make_case(queries=3).walk.is_causal
     assert make_case().walk.is_square
     assert not make_case(queries=3).walk.is_square

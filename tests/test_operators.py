@@ -159,6 +159,8 @@ def test_arrays_become_tensors_without_a_copy_where_numpy_allows_it():
     assert array[0] == 1.0
     fixed = np.zeros((2, 3))
     fixed.flags.writeable = False
+    as_tensor("x", fixed)[0] = 1.0
+    assert not fixed.any()
     assert as_tensor("x", fixed[:, ::-1]).shape == (2, 3)
 
 

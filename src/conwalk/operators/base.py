@@ -29,9 +29,6 @@ class LinearOperator(ABC):
         device: device of the fields.
     """
 
-    # numpy must leave ``array * operator`` to ``__rmul__`` instead of looping over it.
-    __array_ufunc__ = None
-
     def __init__(
         self,
         domain: FieldShape,
