@@ -44,10 +44,32 @@ def adjacent(distance: Distance, objects: Float[Tensor, "layer *rest"]) -> Float
     Returns:
         At l the distance from l to l + 1; NaN at the last layer.
     """
-    curve = torch.full((len(objects),), torch.nan, dtype=objects.dtype, device=objects.device)
-    if len(objects) > 1:
-        curve[:-1] = distance(objects[:-1], objects[1:])
-    return curve
+    steps = one_by_one(distance, objects[:-1], objects[1:])
+    return pad(steps, (0, 1), value=torch.nan)
+
+
+def one_by_one(
+    distance: Distance,
+    first: Float[Tensor, "layer *rest"],
+    second: Float[Tensor, "#layer *rest"],
+) -> Float[Tensor, " layer"]:
+    """Compare layer by layer, a few at a time, so that what is in flight stays small.
+
+    Args:
+        distance: any function of this module.
+        first: what it compares.
+        second: as many, or one.
+
+    Returns:
+        The distance at each layer.
+    """
+    if not len(first):
+        return first.new_empty(0)
+    size = max(1, _CHUNK // first[0].numel())
+    others = second.expand_as(first)
+    return torch.cat(
+        [distance(*pair) for pair in zip(first.split(size), others.split(size), strict=True)]
+    )
 
 
 def total_variation(

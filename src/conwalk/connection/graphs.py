@@ -195,7 +195,8 @@ def without_sink(
     """
     kept = graph.clone()
     kept[..., sink] = 0
-    return normalise_rows(kept)
+    total = kept.sum(-1, keepdim=True)
+    return kept.div_(total.masked_fill_(total == 0, 1.0))
 
 
 def uniform_graph(graph: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch query key"]:

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from conwalk import tolerance
 from conwalk.connection.graphs import uniform_graph
+from conwalk.metrics.depth_graphs import VARIANTS, keep_graphs, read_graphs
 from conwalk.metrics.metric import LAYER, Arrays, Metric, Quantity
-from conwalk.metrics.stability import VARIANTS, keep_graphs, read_graphs
 
 
 def fixed_kernel_r2(graphs: Float[Tensor, "prompt query key"]) -> Float[Tensor, ""]:
@@ -35,9 +35,12 @@ def fixed_kernel_r2(graphs: Float[Tensor, "prompt query key"]) -> Float[Tensor, 
 
 
 def _finish(kept: Arrays) -> Arrays:
-    return {
-        f"fixed_kernel_r2{suffix}": fixed_kernel_r2(stacked)
-        for suffix, stacked in read_graphs(kept).items()
+    nothing = {
+        f"fixed_kernel_r2{suffix}": kept["mean"].new_tensor(torch.nan) for suffix in VARIANTS
+    }
+    return nothing | {
+        f"fixed_kernel_r2{suffix}": fixed_kernel_r2(column.graphs)
+        for suffix, column in read_graphs(kept).items()
     }
 
 

@@ -6,35 +6,25 @@ from torch import Tensor
 
 from conwalk import tolerance
 from conwalk.connection import distances, shuffled_layers
+from conwalk.metrics.depth_graphs import VARIANTS, keep_graphs, read_graphs, unanswered
 from conwalk.metrics.metric import LAYER, Arrays, Metric, Quantity
-from conwalk.metrics.stability import VARIANTS, have_graph, keep_graphs, read_graphs, unanswered
 
 
 def _finish(kept: Arrays) -> Arrays:
     found = unanswered(QUANTITIES, kept)
-    for suffix, stacked in read_graphs(kept).items():
-        there = have_graph(stacked)
-        if not there.any():
-            continue
-        matrix = distances.total_variations(stacked[there]).double()
-        steps = there[1:] & there[:-1]
-        curve = stacked.new_full((len(stacked),), torch.nan, dtype=torch.float64)
-        curve[:-1][steps] = matrix.diagonal(1)[_joined(there)]
+    for suffix, column in read_graphs(kept).items():
+        matrix = distances.total_variations(column.graphs).double()
+        curve = torch.full_like(matrix[0], torch.nan)
+        curve[:-1] = matrix.diagonal(1)
+        curve = column.spread_steps(curve)
         mean, sd = shuffled_layers.step_moments(matrix)
-        path_mean, path_sd = shuffled_layers.path_moments(matrix, steps)
-        found[f"depth_tv_null_mean{suffix}"][there] = mean.to(stacked.dtype)
-        found[f"depth_tv_null_sd{suffix}"][there] = sd.to(stacked.dtype)
+        order = shuffled_layers.path_moments(matrix, column.joined)
+        everywhere = torch.ones_like(matrix[0])
+        found[f"depth_tv_null_mean{suffix}"] = column.spread(mean * everywhere)
+        found[f"depth_tv_null_sd{suffix}"] = column.spread(sd * everywhere)
         found[f"depth_tv_z{suffix}"] = _z(curve, mean, sd)
-        found[f"depth_tv_order_z{suffix}"][there] = _z(curve.nanmean(), path_mean, path_sd).to(
-            stacked.dtype
-        )
+        found[f"depth_tv_order_z{suffix}"] = column.spread(_z(curve.nanmean(), *order) * everywhere)
     return found
-
-
-def _joined(there: Tensor) -> Tensor:
-    """Which neighbours among the layers that are there are neighbours in the model too."""
-    places = there.nonzero().squeeze(1)
-    return places.diff() == 1
 
 
 def _z(

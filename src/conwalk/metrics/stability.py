@@ -5,25 +5,19 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from conwalk import dims
 from conwalk.connection import distances, graphs
-from conwalk.metrics.metric import LAYER, Arrays, LayerData, Metric, Quantity
+from conwalk.metrics.depth_graphs import VARIANTS, keep_graphs, read_graphs, unanswered
+from conwalk.metrics.metric import LAYER, Arrays, Metric, Quantity
 
 HEAT_TIMES = (1, 4)
 """Diffusion times of the heat kernels, in units of the normalised Laplacian."""
 
 BOTTOM = 8
 """Dimension of the bottom subspace of the Laplacian."""
-
-VARIANTS = {
-    "": "walk matrix",
-    "_no_sink": "walk matrix without the first token's column, rows renormalised",
-    "_value": "value-weighted graph ∝ Σ_h A ‖x_j M_h‖",
-}
-"""The three ways every graph is read: the end of a quantity's name, and what it means."""
 
 Features = Callable[[Tensor], Mapping[str, Tensor]]
 """What the distances of a ruler compare, by name, of a batch of graphs."""
@@ -53,93 +47,45 @@ class Ruler:
     all_pairs: Callable[[Tensor], Tensor] | None = None
 
 
-def keep_graphs(data: LayerData) -> Arrays:
-    """Keep the walk matrix and the value-weighted graph of a layer, two n×n arrays.
-
-    Both are NaN where weights are negative, and the second where what an edge carries depends
-    on the receiver (an output gate): there is no such graph then. Theory §7.
-    """
-    walk = data.walk
-    mean = graphs.mean_graph(walk)
-    nothing = torch.full_like(mean, torch.nan)
-    if walk.attention.amin() < 0:
-        return {"mean": nothing, "value": nothing}
-    gated = walk.output_gate is not None
-    return {
-        "mean": mean,
-        "value": nothing if gated else graphs.value_graph(walk, data.value_input),
-    }
-
-
-def read_graphs(kept: Arrays) -> dict[str, Float[Tensor, "layer query key"]]:
-    """Give the graphs of all layers in the three ways of ``VARIANTS``; NaN where there is none."""
-    mean = kept["mean"]
-    no_sink = torch.where(mean.isnan(), mean, graphs.without_sink(mean))
-    return {"": mean, "_no_sink": no_sink, "_value": kept["value"]}
-
-
-def have_graph(stacked: Float[Tensor, "layer query key"]) -> Bool[Tensor, " layer"]:
-    """Tell which layers have a graph."""
-    return stacked.isfinite().flatten(1).all(1)
-
-
-def unanswered(quantities: tuple[Quantity, ...], kept: Arrays) -> dict[str, Tensor]:
-    """Give every quantity as NaN, to be filled where there is an answer."""
-    mean = kept["mean"]
-    n = len(mean)
-    return {q.name: mean.new_full((n,) * (1 + len(q.dims)), torch.nan) for q in quantities}
-
-
 def _compare(kept: Arrays, *, features: Features, rulers: tuple[Ruler, ...]) -> Arrays:
     found = unanswered(_curve_quantities(rulers), kept)
-    for suffix, stacked in read_graphs(kept).items():
-        if not have_graph(stacked).any():
-            continue
-        own, flat = _where_present(stacked, features), _of_uniform(stacked, features)
+    for suffix, column in read_graphs(kept).items():
+        own, flat = features(column.graphs), _of_uniform(column.graphs, features)
         for ruler in rulers:
             objects, uniform = own[ruler.name], flat[ruler.name]
             absolute = ruler.absolute or ruler.distance
-            away = absolute(objects, uniform)
-            found[f"depth_{ruler.name}{suffix}"] = distances.adjacent(ruler.distance, objects)
-            found[f"depth_{ruler.name}_relative{suffix}"] = distances.relative_to_uniform(
-                distances.adjacent(absolute, objects), away, away.roll(-1)
+            away = distances.one_by_one(absolute, objects, uniform)
+            steps = distances.adjacent(ruler.distance, objects)
+            ratio = distances.relative_to_uniform(
+                steps if ruler.absolute is None else distances.adjacent(absolute, objects),
+                away,
+                away.roll(-1),
             )
+            found[f"depth_{ruler.name}{suffix}"] = column.spread_steps(steps)
+            found[f"depth_{ruler.name}_relative{suffix}"] = column.spread_steps(ratio)
     return found
 
 
 def _compare_all(kept: Arrays, *, features: Features, rulers: tuple[Ruler, ...]) -> Arrays:
     found = unanswered(_matrix_quantities(rulers), kept)
-    for suffix, stacked in read_graphs(kept).items():
-        if not have_graph(stacked).any():
-            continue
-        own, flat = _where_present(stacked, features), _of_uniform(stacked, features)
+    for suffix, column in read_graphs(kept).items():
+        own, flat = features(column.graphs), _of_uniform(column.graphs, features)
         for ruler in rulers:
-            objects = own[ruler.name]
-            found[f"depth_{ruler.name}_uniform{suffix}"] = ruler.distance(objects, flat[ruler.name])
+            objects, uniform = own[ruler.name], flat[ruler.name]
+            away = distances.one_by_one(ruler.distance, objects, uniform)
             pairs = ruler.all_pairs or partial(distances.pairwise, ruler.distance)
-            found[f"depth_{ruler.name}_matrix{suffix}"] = pairs(objects)
+            found[f"depth_{ruler.name}_uniform{suffix}"] = column.spread(away)
+            found[f"depth_{ruler.name}_matrix{suffix}"] = column.spread_pairs(pairs(objects))
     return found
 
 
-def _where_present(
+def _of_uniform(
     stacked: Float[Tensor, "layer query key"], features: Features
-) -> dict[str, Tensor]:
-    """Compute features of the layers that have a graph; NaN for the others."""
-    there = have_graph(stacked)
-    filled: dict[str, Tensor] = {}
-    for name, found in features(stacked[there]).items():
-        filled[name] = found.new_full((len(stacked), *found.shape[1:]), torch.nan)
-        filled[name][there] = found
-    return filled
-
-
-def _of_uniform(stacked: Float[Tensor, "layer query key"], features: Features) -> dict[str, Tensor]:
+) -> Mapping[str, Tensor]:
     """Compute features of the uniform kernels: of one, where all layers reach the same keys."""
-    there = have_graph(stacked)
-    even = graphs.uniform_graph(stacked)
-    if (even[there] == even[there][0]).all():
-        return dict(features(even[there][:1]))
-    return _where_present(torch.where(there[:, None, None], even, torch.nan), features)
+    reached = stacked[0] != 0
+    shared = all(torch.equal(graph != 0, reached) for graph in stacked[1:])
+    return features(graphs.uniform_graph(stacked[:1] if shared else stacked))
 
 
 def _graph_itself(stacked: Float[Tensor, "layer query key"]) -> dict[str, Tensor]:
