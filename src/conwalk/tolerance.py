@@ -49,3 +49,12 @@ def row_sum(dtype: torch.dtype) -> float:
     Models may compute the softmax in float32 whatever their own dtype.
     """
     return _ROUNDING_STEPS * max(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
+
+
+def softmax(dtype: torch.dtype) -> float:
+    """How far softmax weights may be from the same computed again, in absolute terms.
+
+    Models may compute the softmax in float32 whatever their own dtype, and scores of size 100
+    carry a hundred roundings into their exponentials.
+    """
+    return 16 * row_sum(dtype)

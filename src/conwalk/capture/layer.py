@@ -7,49 +7,47 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from conwalk import tolerance
 from conwalk.connection import ConnectionWalk, HeadTransports
 from conwalk.models.sites import AttentionSite
 
 
 @dataclass(frozen=True, eq=False)
-class CapturedLayer:
-    """What one attention site did with one prompt; padding is not in it.
+class CapturedRows:
+    """Some query rows of one attention site on one prompt, before the output is known.
 
     Attributes:
         site: where.
         prompt: index of the prompt in its batch.
+        first: index of the first of these rows among the prompt's tokens.
+        n_rows: how many query rows the prompt has in all.
         attention: weights as applied to the values, ``(head, query, key)``.
         value_input: X, what the value projection read, ``(key, d)``.
         value: what the value heads held, ``(kv_head, key, k)``.
-        mixed: attention-weighted values before any gate, ``(head, query, k)``.
-        read: Z, what W_O read, in the order of the heads, ``(head, query, k)``.
-        output: Y, what W_O put out, ``(query, d)``.
-        transports: the head maps, shared by all prompts.
-        output_bias: b_O, ``(d,)``, or None.
-        scores: scaled scores before mask and softmax, ``(head, query, key)``, where asked for.
     """
 
     site: AttentionSite
     prompt: int
+    first: int
+    n_rows: int
     attention: Float[Tensor, "head query key"]
     value_input: Float[Tensor, "key d_in"]
     value: Float[Tensor, "kv_head key k"]
-    mixed: Float[Tensor, "head query k"]
-    read: Float[Tensor, "head query k"]
-    output: Float[Tensor, "query d_out"]
-    transports: HeadTransports
-    output_bias: Float[Tensor, " d_out"] | None
-    scores: Float[Tensor, "head query key"] | None = None
+
+    @property
+    def transports(self) -> HeadTransports:
+        """The head maps, shared by all prompts."""
+        return self.site.transports
 
     @cached_property
     def walk(self) -> ConnectionWalk:
-        """The layer as an exact connection walk (Theory §1; input-dependent parts: §7)."""
+        """These rows as an exact connection walk (Theory §1; input-dependent parts: §7)."""
         return ConnectionWalk.from_transports(
             self.attention,
             self.transports,
-            self.output_bias,
+            self.site.output_bias(),
             value_scale=self._value_scale() if self.site.value.scaled else None,
-            output_gate=self._output_gate() if self.site.output.gated else None,
+            output_gate=self._output_gate(),
         )
 
     @property
@@ -63,7 +61,57 @@ class CapturedLayer:
         factor = (self.value * plain).sum(-1) / plain.square().sum(-1)
         return factor.repeat_interleave(self.transports.group, 0)
 
-    def _output_gate(self) -> Tensor:
+    def _output_gate(self) -> Tensor | None:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class CapturedLayer(CapturedRows):
+    """What one attention site did with one prompt; padding is not in it.
+
+    Attributes:
+        mixed: attention-weighted values before any gate, ``(head, query, k)``.
+        read: Z, what W_O read, in the order of the heads, ``(head, query, k)``.
+        output: Y, what W_O put out, ``(query, d)``.
+        scores: scaled scores before mask and softmax, ``(head, query, key)``, where they were
+            asked for and, under the mask's pattern, their softmax is the attention.
+    """
+
+    mixed: Float[Tensor, "head query k"]
+    read: Float[Tensor, "head query k"]
+    output: Float[Tensor, "query d_out"]
+    scores: Float[Tensor, "head query key"] | None = None
+
+    def _output_gate(self) -> Tensor | None:
         """What W_O read over what was mixed; 0 where nothing was mixed."""
+        if not self.site.output.gated:
+            return None
         ratio = self.read / self.mixed
         return torch.where(self.mixed == 0, torch.zeros_like(ratio), ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class CapturedOutput:
+    """The output of a layer whose attention was handed over in rows.
+
+    Attributes:
+        site: where.
+        prompt: index of the prompt in its batch.
+        output: Y, what W_O put out, ``(query, d)``.
+    """
+
+    site: AttentionSite
+    prompt: int
+    output: Float[Tensor, "query d_out"]
+
+
+def proven_scores(
+    scores: Float[Tensor, "head query key"] | None, attention: Float[Tensor, "head query key"]
+) -> Float[Tensor, "head query key"] | None:
+    """The scores, if their softmax over the keys that have weight is the attention; else None."""
+    if scores is None or scores.shape != attention.shape:
+        return None
+    absent = (attention == 0).all(0)
+    again = scores.masked_fill(absent, float("-inf")).softmax(-1)
+    limit = tolerance.softmax(attention.dtype)
+    return scores if bool(((again - attention).abs() <= limit).all()) else None

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from conwalk.capture.layer import CapturedLayer
+from conwalk.capture.layer import CapturedLayer, CapturedOutput, CapturedRows, proven_scores
 from conwalk.capture.prompts import Positions, batch_size, on, pick, rows
 from conwalk.errors import CaptureError
 from conwalk.models import inference
@@ -17,11 +19,33 @@ from conwalk.models.sites import AttentionSite
 Callback = Callable[[CapturedLayer], None]
 
 
+@dataclass(frozen=True)
+class RowBlocks:
+    """Have attention computed and handed over in blocks of query rows, never whole.
+
+    Sites whose calls cannot be split, and passes that are short, go to the plain callback.
+
+    Attributes:
+        size: query rows in a block.
+        above: passes with at most this many queries are not split.
+        rows: receives each block.
+        output: receives the layer's output once all its blocks have been handed over.
+    """
+
+    size: int
+    above: int
+    rows: Callable[[CapturedRows], None]
+    output: Callable[[CapturedOutput], None]
+
+
 def stream(
     module: nn.Module,
     inputs: dict[str, Any],
     sites: Sequence[AttentionSite],
     callback: Callback,
+    *,
+    scores: bool = False,
+    blocks: RowBlocks | None = None,
 ) -> Any:
     """Run the model once; call back for every site and prompt, in the order of the pass.
 
@@ -30,9 +54,12 @@ def stream(
         inputs: keyword arguments of its forward, right- or left-padded with a mask.
         sites: the sites to capture.
         callback: receives each :class:`CapturedLayer`; nothing is kept once it returns.
+        scores: also capture the scores before mask and softmax.
+        blocks: hand long passes over in blocks of query rows.
 
     Returns:
-        What the model returned, bit for bit what an unwatched eager pass returns.
+        What the model returned; bit for bit what an unwatched eager pass returns unless rows
+        were handed over in blocks, whose products are rounded otherwise.
 
     Raises:
         CaptureError: the pass does not show the attention calls that discovery showed.
@@ -40,17 +67,28 @@ def stream(
     device = next((p.device for p in module.parameters()), None)
     if device is not None:
         inputs = on(device, inputs)
-    tap = _Tap(inputs, sites, callback)
+    tap = _Tap(inputs, sites, callback, scores, blocks)
     functions = any(s.backend == "function" for s in sites)
     with (
         inference.eager(module),
         tap.hooked(),
-        intercept(tap.attention, tap.batch, functions=functions) as quiet,
+        intercept(tap.attention, tap.batch, functions=functions, scores=scores) as quiet,
     ):
         tap.quiet = quiet
         returned = inference.forward(module, inputs)
     tap.finish()
     return returned
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A call whose output projection has not been reached; no attention if it went in rows."""
+
+    site: AttentionSite
+    lengths: tuple[int, int]
+    value: Tensor
+    attended: Attended | None
+    scores: Tensor | None
 
 
 class _Tap:
@@ -59,15 +97,22 @@ class _Tap:
     quiet: Callable[[], AbstractContextManager[None]]
 
     def __init__(
-        self, inputs: dict[str, Any], sites: Sequence[AttentionSite], callback: Callback
+        self,
+        inputs: dict[str, Any],
+        sites: Sequence[AttentionSite],
+        callback: Callback,
+        scores: bool,
+        blocks: RowBlocks | None,
     ) -> None:
         self.batch = batch_size(inputs)
         self._positions = Positions(inputs)
         self._callback = callback
+        self._scores = scores
+        self._blocks = blocks
         self._sites = {(s.backend, s.event): s for s in sites}
         self._events = {"interface": 0, "function": 0}
         self._value_inputs: dict[Linear, Tensor] = {}
-        self._pending: tuple[AttentionSite, Attended, Tensor] | None = None
+        self._pending: _Pending | None = None
         self._served = 0
 
     def hooked(self) -> ExitStack:
@@ -83,16 +128,57 @@ class _Tap:
         event = self._events[call.backend]
         self._events[call.backend] = event + 1
         site = self._sites.get((call.backend, event))
+        if site is None:
+            return call.run().mixed
+        self._expect_nothing_pending()
+        if call.n_heads != site.n_heads:
+            raise CaptureError(
+                f"{site.name}: {call.n_heads} heads in this pass, {site.n_heads} when its "
+                "layout was read; give one example of the real inputs for discovery"
+            )
+        lengths = (call.n_queries, call.value.shape[2])
+        blocks = self._blocks
+        if blocks and call.run_rows and call.n_queries > blocks.above and not site.output.gated:
+            mixed = self._in_rows(site, call, call.run_rows, blocks)
+            self._pending = _Pending(site, lengths, call.value, None, None)
+            return mixed
         attended = call.run()
-        if site is not None:
-            self._expect_nothing_pending()
-            if call.n_heads != site.n_heads:
-                raise CaptureError(
-                    f"{site.name}: {call.n_heads} heads in this pass, {site.n_heads} when its "
-                    "layout was read; give one example of the real inputs for discovery"
-                )
-            self._pending = (site, attended, call.value)
+        scores = call.scores() if self._scores else None
+        self._pending = _Pending(site, lengths, call.value, attended, scores)
         return attended.mixed
+
+    def _in_rows(
+        self,
+        site: AttentionSite,
+        call: AttentionCall,
+        run_rows: Callable[[int, int], Attended],
+        blocks: RowBlocks,
+    ) -> Tensor:
+        """Carry a call out block by block, handing each block over before the next is made."""
+        n, m = call.n_queries, call.value.shape[2]
+        value_input = rows(self._value_inputs[site.value.linear], self.batch, m)
+        mixed: list[Tensor] = []
+        for first in range(0, n, blocks.size):
+            last = min(first + blocks.size, n)
+            attended = run_rows(first, last)
+            mixed.append(attended.mixed)
+            for prompt in range(self.batch):
+                queries, keys = self._positions.of(site, prompt, (n, m))
+                chosen, before, count = _inside(queries, first, last, n)
+                if chosen is not None and not chosen.numel():
+                    continue
+                blocks.rows(
+                    CapturedRows(
+                        site=site,
+                        prompt=prompt,
+                        first=before,
+                        n_rows=count,
+                        attention=pick(pick(attended.attention[prompt], 1, chosen), 2, keys),
+                        value_input=pick(value_input[prompt], 0, keys),
+                        value=_value_of(site, call.value[prompt], keys),
+                    )
+                )
+        return torch.cat(mixed, 1)
 
     def finish(self) -> None:
         """Every site must have been served.
@@ -109,50 +195,89 @@ class _Tap:
 
     def _expect_nothing_pending(self) -> None:
         if self._pending is not None:
-            raise CaptureError(f"{self._pending[0].name}: its output projection was not reached")
+            raise CaptureError(f"{self._pending.site.name}: its output projection was not reached")
 
     def _value_read(self, linear: Linear, args: tuple[Any, ...]) -> None:
         self._value_inputs[linear] = args[0]
 
     def _put_out(self, linear: Linear, args: tuple[Any, ...], output: Tensor) -> None:
-        if self._pending is None or self._pending[0].output.linear is not linear:
+        pending = self._pending
+        if pending is None or pending.site.output.linear is not linear:
             return
-        site, attended, value = self._pending
         self._pending = None
-        value_input = self._value_inputs.pop(site.value.linear)
+        value_input = self._value_inputs.pop(pending.site.value.linear)
         with self.quiet():
-            self._hand_over(site, attended, value, value_input, args[0], output)
+            if pending.attended is None:
+                self._close_rows(pending, output)
+            else:
+                self._hand_over(pending, pending.attended, value_input, args[0], output)
         self._served += 1
+
+    def _close_rows(self, pending: _Pending, output: Tensor) -> None:
+        if self._blocks is None:
+            return
+        output = rows(output, self.batch, pending.lengths[0])
+        for prompt in range(self.batch):
+            queries, _ = self._positions.of(pending.site, prompt, pending.lengths)
+            self._blocks.output(
+                CapturedOutput(pending.site, prompt, pick(output[prompt], 0, queries))
+            )
 
     def _hand_over(
         self,
-        site: AttentionSite,
+        pending: _Pending,
         attended: Attended,
-        value: Tensor,
         value_input: Tensor,
         read: Tensor,
         output: Tensor,
     ) -> None:
-        batch, _, n, m = attended.attention.shape
-        transports, bias = site.transports, site.output_bias()
-        value_input = rows(value_input, batch, m)
-        read, output = rows(read, batch, n), rows(output, batch, n)
-        for prompt in range(batch):
+        site, (n, m) = pending.site, pending.lengths
+        value_input = rows(value_input, self.batch, m)
+        read, output = rows(read, self.batch, n), rows(output, self.batch, n)
+        order = site.output.reads.to(read.device)
+        for prompt in range(self.batch):
             queries, keys = self._positions.of(site, prompt, (n, m))
-            # a model may have repeated its value heads for the query heads
-            repeats = value.shape[1] // site.n_kv_heads
-            in_order = pick(read[prompt], 0, queries)[:, site.output.reads.to(read.device)]
+            attention = pick(pick(attended.attention[prompt], 1, queries), 2, keys)
             self._callback(
                 CapturedLayer(
                     site=site,
                     prompt=prompt,
-                    attention=pick(pick(attended.attention[prompt], 1, queries), 2, keys),
+                    first=0,
+                    n_rows=attention.shape[1],
+                    attention=attention,
                     value_input=pick(value_input[prompt], 0, keys),
-                    value=pick(value[prompt, ::repeats], 1, keys),
+                    value=_value_of(site, pending.value[prompt], keys),
                     mixed=pick(attended.mixed[prompt], 0, queries).transpose(0, 1),
-                    read=in_order.transpose(0, 1),
+                    read=pick(read[prompt], 0, queries)[:, order].transpose(0, 1),
                     output=pick(output[prompt], 0, queries),
-                    transports=transports,
-                    output_bias=bias,
+                    scores=self._scores_of(pending, prompt, queries, keys, attention),
                 )
             )
+
+    def _scores_of(
+        self,
+        pending: _Pending,
+        prompt: int,
+        queries: Tensor | None,
+        keys: Tensor | None,
+        attention: Tensor,
+    ) -> Tensor | None:
+        if pending.scores is None:
+            return None
+        scores = pending.scores.expand(self.batch, *pending.scores.shape[1:])[prompt]
+        return proven_scores(pick(pick(scores, 1, queries), 2, keys), attention)
+
+
+def _value_of(site: AttentionSite, value: Tensor, keys: Tensor | None) -> Tensor:
+    """Values of the given keys, once for each value head also where the model repeated them."""
+    return pick(value[:: value.shape[0] // site.n_kv_heads], 1, keys)
+
+
+def _inside(
+    positions: Tensor | None, first: int, last: int, n: int
+) -> tuple[Tensor | None, int, int]:
+    """Which rows of a block are tokens, how many tokens came before, and how many there are."""
+    if positions is None:
+        return None, first, n
+    inside = (positions >= first) & (positions < last)
+    return positions[inside] - first, int((positions < first).sum()), positions.numel()

@@ -9,7 +9,7 @@ from torch import nn
 
 from conwalk import tolerance
 from conwalk.capture.layer import CapturedLayer
-from conwalk.capture.stream import Callback, stream
+from conwalk.capture.stream import Callback, RowBlocks, stream
 from conwalk.errors import CaptureError, SelectionError
 from conwalk.models import probe
 from conwalk.models.layout import discover
@@ -53,9 +53,13 @@ class Watch:
         inputs: dict[str, Any],
         callback: Callback,
         sites: Sequence[AttentionSite] | None = None,
+        *,
+        scores: bool = False,
+        blocks: RowBlocks | None = None,
     ) -> Any:
         """One pass over ``inputs``; see :func:`conwalk.capture.stream`."""
-        return stream(self.module, inputs, self.sites if sites is None else sites, callback)
+        sites = self.sites if sites is None else sites
+        return stream(self.module, inputs, sites, callback, scores=scores, blocks=blocks)
 
 
 def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:

@@ -237,7 +237,7 @@ def head_residuals(layer: CapturedLayer) -> list[float]:
         alone = layer.read.new_zeros(layer.read.shape[1], reads.numel())
         alone[:, reads[head]] = layer.read[head]
         rebuilt = layer.walk.heads[head](layer.value_input)
-        if layer.output_bias is not None:
-            rebuilt = rebuilt + layer.output_bias
+        if layer.walk.b_O is not None:
+            rebuilt = rebuilt + layer.walk.b_O
         residuals.append(reconstruction_residual(rebuilt, linear.forward(alone).detach()))
     return residuals

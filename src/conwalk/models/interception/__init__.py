@@ -12,7 +12,7 @@ __all__ = ["Attended", "AttentionCall", "Backend", "Handler", "intercept"]
 
 @contextmanager
 def intercept(
-    handler: Handler, batch: int, *, functions: bool = True
+    handler: Handler, batch: int, *, functions: bool = True, scores: bool = False
 ) -> Generator[Callable[[], AbstractContextManager[None]]]:
     """Hand every attention call of models run inside to ``handler``.
 
@@ -20,6 +20,7 @@ def intercept(
         handler: receives each call; what it returns is what the model goes on with.
         batch: batch size of the pass (flattened head axes are split by it).
         functions: also follow torch functions, for models that bypass the attention interface.
+        scores: keep what it takes to give scores before the mask for those as well.
 
     Yields:
         A context in which torch functions are not watched, for work of the handler's own.
@@ -28,6 +29,6 @@ def intercept(
         with watch_interface(handler):
             yield nullcontext
         return
-    mode = AttentionFunctionMode(handler, batch)
+    mode = AttentionFunctionMode(handler, batch, scores=scores)
     with mode, watch_interface(handler, mode.quiet):
         yield mode.quiet

@@ -22,6 +22,10 @@ class Attended:
     attention: Tensor
 
 
+def _no_scores() -> Tensor | None:
+    return None
+
+
 @dataclass(frozen=True)
 class AttentionCall:
     """One application of attention weights to values, before it is carried out.
@@ -32,6 +36,12 @@ class AttentionCall:
         n_queries: query positions.
         value: values as read, ``(batch, value head, key, k)``.
         run: carries the call out as the model would have.
+        run_rows: carries it out for the queries ``first`` to ``last`` (excluded) only; None where
+            a call cannot be split.
+        scores: gives the scaled scores before mask and softmax, ``(batch, head, query, key)``, or
+            None where they cannot be had; to be called after ``run``.
+        scaling: the factor on query times key, where the call names it.
+        softcap: the bound of the scores' tanh, where there is one.
     """
 
     backend: Backend
@@ -39,6 +49,10 @@ class AttentionCall:
     n_queries: int
     value: Tensor
     run: Callable[[], Attended]
+    run_rows: Callable[[int, int], Attended] | None = None
+    scores: Callable[[], Tensor | None] = _no_scores
+    scaling: float | None = None
+    softcap: float | None = None
 
 
 Handler = Callable[[AttentionCall], Tensor]

@@ -18,10 +18,11 @@ from conwalk.models.interception.products import (
     Product,
     einsum_product,
     fused_attention,
+    fused_scores,
     matrix_product,
 )
+from conwalk.models.interception.scores import SOFTMAX, Trail
 
-_SOFTMAX = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax}
 _MATMUL = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm}
 _EINSUM = {torch.einsum, torch.functional.einsum}
 _FUSED = {functional.scaled_dot_product_attention}
@@ -44,15 +45,21 @@ def _operands(func: Any, args: Sequence[Any]) -> tuple[str | None, tuple[Any, ..
     return args[0], tuple(operands)
 
 
+def _unmasked(named: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in named.items() if k in ("scale", "enable_gqa")}
+
+
 class AttentionFunctionMode(TorchFunctionMode):
     """Follows softmax results until they meet their values, and hands those calls over."""
 
-    def __init__(self, handler: Handler, batch: int) -> None:
+    def __init__(self, handler: Handler, batch: int, *, scores: bool = False) -> None:
         super().__init__()
         self._handler = handler
         self._batch = batch
         self._weights: dict[int, Tensor] = {}
         self._looking = True
+        self._trail = Trail() if scores else None
+        self._masked: Tensor | None = None
 
     @contextmanager
     def quiet(self) -> Generator[None]:
@@ -102,9 +109,24 @@ class AttentionFunctionMode(TorchFunctionMode):
             return Attended(product.mixed(run()), product.attention)
 
         _, n_heads, n_queries, _ = product.attention.shape
-        call = AttentionCall("function", n_heads, n_queries, product.value, carried_out)
+        call = AttentionCall(
+            backend="function",
+            n_heads=n_heads,
+            n_queries=n_queries,
+            value=product.value,
+            run=carried_out,
+            scores=lambda: self._scores(product.attention),
+        )
         with self.quiet():
             return product.native(self._handler(call))
+
+    def _scores(self, attention: Tensor) -> Tensor | None:
+        masked, trail = self._masked, self._trail
+        if masked is None or trail is None or masked.numel() != attention.numel():
+            return None
+        found = trail.before_mask(masked)
+        trail.clear()
+        return None if found is None else found.reshape(attention.shape)
 
     def _fused(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
         given = dict(zip(_FUSED_SIGNATURE, args, strict=False)) | dict(kwargs)
@@ -112,17 +134,23 @@ class AttentionFunctionMode(TorchFunctionMode):
             return func(*args, **kwargs)
         wanted = inspect.signature(fused_attention).parameters
         with self.quiet():
-            attention = fused_attention(**{k: v for k, v in given.items() if k in wanted})
-            product = matrix_product(attention, given["value"], self._batch)
+            named = {k: v for k, v in given.items() if k in wanted}
+            product = matrix_product(fused_attention(**named), given["value"], self._batch)
+            if self._trail is not None:
+                self._masked = fused_scores(given["query"], given["key"], **_unmasked(named))
         return self._hand_over(product, lambda: func(*args, **kwargs))
 
     def _follow(self, func: Any, args: Sequence[Any], out: Any) -> None:
         """A result is attention if it is a softmax, or the same numbers in another shape."""
         if not isinstance(out, Tensor) or out.dim() < _LEAST_AXES or not out.is_floating_point():
             return
-        if func in _SOFTMAX:
+        if func in SOFTMAX:
             self._weights[_storage(out)] = out
-        elif self._weights and args and isinstance(args[0], Tensor):
+            self._masked = args[0] if args else None
+            return
+        if self._trail is not None and not self._weights:
+            self._trail.note(out)
+        if self._weights and args and isinstance(args[0], Tensor):
             source = args[0]
             if source.numel() == out.numel() and _storage(source) in self._weights:
                 self._weights[_storage(out)] = out

@@ -85,6 +85,15 @@ def einsum_product(equation: str, attention: Tensor, value: Tensor) -> Product |
     )
 
 
+def fused_scores(
+    query: Tensor, key: Tensor, *, scale: float | None = None, enable_gqa: bool = False
+) -> Tensor:
+    """The scaled scores ``(..., query, key)`` inside ``scaled_dot_product_attention``, unmasked."""
+    if enable_gqa:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
+    return query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+
+
 def fused_attention(
     query: Tensor,
     key: Tensor,
@@ -99,9 +108,7 @@ def fused_attention(
     Returns:
         ``(..., query, key)``, each row summing to 1.
     """
-    if enable_gqa:
-        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
-    scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    scores = fused_scores(query, key, scale=scale, enable_gqa=enable_gqa)
     if is_causal:
         absent = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(absent, float("-inf"))
