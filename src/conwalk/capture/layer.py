@@ -106,9 +106,12 @@ class CapturedOutput:
 
 
 def proven_scores(
-    scores: Float[Tensor, "head query key"] | None, attention: Float[Tensor, "head query key"]
+    scores: Float[Tensor, "head query scored"] | None, attention: Float[Tensor, "head query key"]
 ) -> Float[Tensor, "head query key"] | None:
-    """The scores, if their softmax over the keys that have weight is the attention; else None."""
+    """The scores, if their softmax over the keys that have weight is the attention; else None.
+
+    Scores of more keys than there are (with an attention sink as one more) are not passed on.
+    """
     if scores is None or scores.shape != attention.shape:
         return None
     absent = (attention == 0).all(0)
