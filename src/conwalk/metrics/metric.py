@@ -53,14 +53,14 @@ class LayerData:
     Attributes:
         walk: the connection walk of these rows.
         value_input: X, ``(key, d)``.
-        output: Y of these rows, ``(query, d)``.
+        output: Y of these rows, ``(query, d)``; None where it is not known yet.
         first: index of the first of these rows.
         scores: scaled scores before mask and softmax, where the metric asked for them.
     """
 
     walk: ConnectionWalk
     value_input: Float[Tensor, "key d_in"]
-    output: Float[Tensor, "query d_out"]
+    output: Float[Tensor, "query d_out"] | None = None
     first: int = 0
     scores: Float[Tensor, "head query key"] | None = None
 
