@@ -46,6 +46,7 @@ def stream(
     *,
     scores: bool = False,
     blocks: RowBlocks | None = None,
+    logits: bool = True,
 ) -> Any:
     """Run the model once; call back for every site and prompt, in the order of the pass.
 
@@ -56,6 +57,7 @@ def stream(
         callback: receives each :class:`CapturedLayer`; nothing is kept once it returns.
         scores: also capture the scores before mask and softmax.
         blocks: hand long passes over in blocks of query rows.
+        logits: whether the logits of all tokens are wanted; a model may be spared them.
 
     Returns:
         What the model returned; bit for bit what an unwatched eager pass returns unless rows
@@ -75,7 +77,7 @@ def stream(
         intercept(tap.attention, tap.batch, functions=functions, scores=scores) as quiet,
     ):
         tap.quiet = quiet
-        returned = inference.forward(module, inputs)
+        returned = inference.forward(module, inputs, logits=logits)
     tap.finish()
     return returned
 

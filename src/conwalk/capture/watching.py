@@ -56,10 +56,13 @@ class Watch:
         *,
         scores: bool = False,
         blocks: RowBlocks | None = None,
+        logits: bool = True,
     ) -> Any:
         """One pass over ``inputs``; see :func:`conwalk.capture.stream`."""
         sites = self.sites if sites is None else sites
-        return stream(self.module, inputs, sites, callback, scores=scores, blocks=blocks)
+        return stream(
+            self.module, inputs, sites, callback, scores=scores, blocks=blocks, logits=logits
+        )
 
 
 def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:

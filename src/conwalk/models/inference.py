@@ -47,8 +47,19 @@ def eager(module: nn.Module) -> Generator[None]:
             setattr(config, _IMPLEMENTATION, was)
 
 
-def forward(module: nn.Module, inputs: dict[str, Any]) -> Any:
-    """One pass without a key-value cache, which would change what a layer's keys are."""
-    if "use_cache" in inspect.signature(module.forward).parameters:
-        inputs = {"use_cache": False, **inputs}
-    return module(**inputs)
+def forward(module: nn.Module, inputs: dict[str, Any], *, logits: bool = True) -> Any:
+    """One pass without a key-value cache, which would change what a layer's keys are.
+
+    Args:
+        module: the model.
+        inputs: keyword arguments of its forward.
+        logits: whether anybody reads the logits; if not, a model that can make those of the last
+            token only is asked for that, which spares a language model its largest product.
+    """
+    known = inspect.signature(module.forward).parameters
+    extra: dict[str, Any] = {}
+    if "use_cache" in known:
+        extra["use_cache"] = False
+    if not logits and "logits_to_keep" in known:
+        extra["logits_to_keep"] = 1
+    return module(**{**extra, **inputs})

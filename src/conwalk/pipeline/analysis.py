@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import xarray as xr
 from torch import nn
 
 from conwalk import dims, metrics, tolerance
-from conwalk.capture import CapturedLayer, watch
+from conwalk.capture import CapturedLayer, CapturedOutput, CapturedRows, RowBlocks, Watch, watch
 from conwalk.errors import CaptureError
 from conwalk.metrics import LayerData, Metric
 from conwalk.models import Model
 from conwalk.models.sites import AttentionSite, Refusal
 from conwalk.pipeline.collect import Collector
-from conwalk.pipeline.provenance import provenance
+from conwalk.pipeline.depth import DepthPanel
+from conwalk.pipeline.layers import WHOLE, LayerPanel, Place
+from conwalk.pipeline.provenance import layer_coordinates, provenance
 from conwalk.pipeline.selection import existing_heads
 from conwalk.pipeline.source import Batches, Prompts, model_of
 from conwalk.pipeline.weights import WeightPanel
@@ -30,6 +31,9 @@ _RESIDUAL_ATTRS = {
     "section": "Theory §1",
     "over_prompts": "worst",
 }
+BLOCK_ABOVE = 512
+"""Passes with more queries than this are handled in blocks of query rows."""
+BLOCK_ROWS = 128
 
 Progress = Callable[[int, int], None]
 
@@ -43,44 +47,81 @@ class _Run:
     """One analysis under way: what is measured, and where the numbers go."""
 
     sites: tuple[AttentionSite, ...]
-    rows: tuple[Metric, ...]
+    layers: LayerPanel
     weights: WeightPanel
-    heads: list[int] | None
+    depth: DepthPanel
     collector: Collector
     names: list[str]
     limit: float
     tick: Callable[[], None]
+    first: int = 0
     refused: list[dict[str, str]] = field(default_factory=list)
     weighed: set[int] = field(default_factory=set)
+    in_rows: set[int] = field(default_factory=set)
 
-    def take(self, layer: CapturedLayer, first: int) -> None:
+    def take(self, layer: CapturedLayer) -> None:
         """Prove one captured layer, and measure it if it is what we say it is."""
-        prompt, place = first + layer.prompt, self.sites.index(layer.site)
+        place = self._place(layer.site, layer.prompt)
         residual = reconstruction_residual(layer.walk(layer.value_input), layer.output)
-        self.collector.put(RESIDUAL, (prompt, place), residual)
-        if residual <= self.limit:
-            self._weigh(layer, place)
-            self._measure(layer, prompt, place)
-        else:
-            name = f"prompt {self.names[prompt]}, {layer.site.name}"
-            reason = f"rebuilt with residual {residual:.1e}, above {self.limit:.0e}"
-            self.refused.append({"name": name, "reason": reason})
+        if self._proven(layer.site, place, residual):
+            data = self.layers.measure(layer, place, self.collector)
+            self._compare_later(data, place)
+            if self.layers.wants_scores and layer.scores is None:
+                self._refuse(
+                    f"scores of {layer.site.name}",
+                    "its scores before the mask cannot be told from its mask",
+                )
+
+    def take_rows(self, rows: CapturedRows) -> None:
+        """Take a block of rows of a layer that is too long to be there as a whole."""
+        self.layers.take_rows(rows, self._place(rows.site, rows.prompt))
+
+    def take_output(self, output: CapturedOutput) -> None:
+        """Prove a layer that came in rows; its numbers count only now."""
+        place = self._place(output.site, output.prompt)
+        residual = self.layers.close(output, place, self.collector, self.limit)
+        self._proven(output.site, place, residual)
+        self.in_rows.add(place[0])
+
+    def _place(self, site: AttentionSite, prompt: int) -> Place:
+        return self.first + prompt, self.sites.index(site)
+
+    def _proven(self, site: AttentionSite, place: Place, residual: float) -> bool:
+        self.collector.put(RESIDUAL, place, residual)
         self.tick()
+        if not residual <= self.limit:
+            reason = f"rebuilt with residual {residual:.1e}, above {self.limit:.0e}"
+            self._refuse(f"prompt {self.names[place[0]]}, {site.name}", reason)
+            return False
+        if place[1] not in self.weighed:
+            self.weighed.add(place[1])
+            self.weights.measure(site, place[1], self.collector)
+        return True
 
-    def _weigh(self, layer: CapturedLayer, place: int) -> None:
-        if place in self.weighed:
-            return
-        self.weighed.add(place)
-        transports = layer.transports
-        chosen = transports if self.heads is None else transports.select(self.heads)
-        self.weights.measure(chosen, place, self.collector)
+    def _compare_later(self, data: LayerData, place: Place) -> None:
+        self.depth.take(data, *place)
 
-    def _measure(self, layer: CapturedLayer, prompt: int, place: int) -> None:
-        walk = layer.walk if self.heads is None else layer.walk.heads[self.heads]
-        data = LayerData(walk, layer.value_input, layer.output)
-        for metric in self.rows:
-            for name, value in metric.finish(metric.compute(data)).items():
-                self.collector.put(name, (prompt, place), value)
+    def _refuse(self, name: str, reason: str) -> None:
+        entry = {"name": name, "reason": reason}
+        if entry not in self.refused:
+            self.refused.append(entry)
+
+    def finish_batch(self, prompts: range) -> None:
+        """Compare the layers of prompts that are done."""
+        for prompt in prompts:
+            self.depth.finish_prompt(prompt, self.collector)
+
+    def finish(self, panel: Sequence[Metric]) -> None:
+        """Compare prompts; turn all z into q; say what long prompts were not asked."""
+        self.weights.finish(self.collector)
+        self.depth.finish(self.collector)
+        left_out = ", ".join(m.name for m in panel if m.needs in WHOLE)
+        for prompt in sorted(self.in_rows) if left_out else ():
+            self._refuse(
+                f"prompt {self.names[prompt]}, metrics {left_out}",
+                "the text is long, so attention was handled in blocks of rows, and these need "
+                "whole matrices; ask for them with --whole (whole=True)",
+            )
 
 
 def analyze(
@@ -93,6 +134,7 @@ def analyze(
     max_length: int | None = None,
     batch_size: int = 1,
     panel: Sequence[Metric] | None = None,
+    whole: bool = False,
     seed: int = 0,
     command: str | None = None,
     progress: Progress = _silent,
@@ -111,6 +153,7 @@ def analyze(
         max_length: cut texts to this many tokens.
         batch_size: prompts in one padded pass.
         panel: the metrics; those of ``conwalk.metrics.ALL`` that are on by default.
+        whole: keep whole attention matrices of long texts too, for metrics that need them.
         seed: of everything random.
         command: what to record as the command that made the result.
         progress: called with how many layers of how many are done.
@@ -130,34 +173,48 @@ def analyze(
     if not sites:
         raise _nothing(watched.refused)
     panel = [m for m in metrics.ALL if m.default] if panel is None else panel
+    chosen = existing_heads(heads, min(s.n_heads for s in sites))
     run = _Run(
         sites=sites,
-        rows=tuple(m for m in panel if m.needs == "rows"),
-        weights=WeightPanel(panel, seed),
-        heads=existing_heads(heads, min(s.n_heads for s in sites)),
-        collector=_collector(batches, sites, heads),
+        layers=LayerPanel(panel, chosen),
+        weights=WeightPanel(panel, seed, chosen),
+        depth=DepthPanel(panel, [s.stack for s in sites]),
+        collector=_collector(batches, sites, chosen),
         names=[p.name for p in batches.prompts],
         limit=tolerance.reconstruction(model.dtype),
         tick=_ticker(progress, len(sites) * len(batches.prompts)),
     )
-    _declare(run, panel)
-    for inputs, first in batches:
-        watched.stream(inputs, lambda layer, first=first: run.take(layer, first), sites)
-    run.weights.finish(run.collector)
-    refused = [
-        *({"name": f"text {s.name}", "reason": s.reason} for s in batches.skipped),
-        *({"name": r.name, "reason": r.reason} for r in watched.refused),
-        *run.refused,
-    ]
+    run.collector.declare(RESIDUAL, (dims.PROMPT, dims.LAYER), _RESIDUAL_ATTRS)
+    for part in (run.layers, run.weights, run.depth):
+        part.declare(run.collector)
+    _pass_over(batches, watched, run, None if whole else BLOCK_ABOVE)
+    run.finish(panel)
     return assemble(
         run.collector.variables,
-        layers=_layer_coordinates(sites),
-        heads=run.heads,
+        layers=layer_coordinates(sites),
+        heads=chosen,
         prompts=run.names,
         tokens=[p.pieces for p in batches.prompts],
-        refused=refused,
+        refused=[*_passed_over(batches, watched), *run.refused],
         provenance=provenance(model, seed=seed, command=command),
     )
+
+
+def _pass_over(batches: Batches, watched: Watch, run: _Run, above: int | None) -> None:
+    blocks = None
+    if above is not None:
+        blocks = RowBlocks(BLOCK_ROWS, above, run.take_rows, run.take_output)
+    for inputs, prompts in batches:
+        run.first = prompts.start
+        watched.stream(
+            inputs, run.take, run.sites, scores=run.layers.wants_scores, blocks=blocks, logits=False
+        )
+        run.finish_batch(prompts)
+
+
+def _passed_over(batches: Batches, watched: Watch) -> list[dict[str, str]]:
+    texts = [{"name": f"text {s.name}", "reason": s.reason} for s in batches.skipped]
+    return [*texts, *({"name": r.name, "reason": r.reason} for r in watched.refused)]
 
 
 def _nothing(refused: Sequence[Refusal]) -> CaptureError:
@@ -171,16 +228,13 @@ def _nothing(refused: Sequence[Refusal]) -> CaptureError:
 def _collector(
     batches: Batches, sites: Sequence[AttentionSite], heads: Sequence[int] | None
 ) -> Collector:
-    n_heads = max(s.n_heads for s in sites) if heads is None else len(set(heads))
-    return Collector(len(batches.prompts), len(sites), {dims.HEAD: n_heads})
-
-
-def _declare(run: _Run, panel: Sequence[Metric]) -> None:
-    run.collector.declare(RESIDUAL, (dims.PROMPT, dims.LAYER), _RESIDUAL_ATTRS)
-    for metric in panel:
-        if metric.needs == "rows":
-            run.collector.declare_metric(metric)
-    run.weights.declare(run.collector)
+    n_heads = max(s.n_heads for s in sites) if heads is None else len(heads)
+    sizes = {
+        dims.HEAD: n_heads,
+        dims.TOKEN: max((len(p.ids) for p in batches.prompts), default=0),
+        dims.LAYER_TO: len(sites),
+    }
+    return Collector(len(batches.prompts), len(sites), sizes)
 
 
 def _ticker(progress: Progress, total: int) -> Callable[[], None]:
@@ -192,14 +246,3 @@ def _ticker(progress: Progress, total: int) -> Callable[[], None]:
         progress(done, total)
 
     return tick
-
-
-def _layer_coordinates(sites: Sequence[AttentionSite]) -> dict[str, list[Any]]:
-    """Layer numbers where there is one stack; ``stack.number`` where there are several."""
-    single = len({s.stack for s in sites}) == 1
-    return {
-        dims.LAYER: [s.layer if single else f"{s.stack}.{s.layer}" for s in sites],
-        "stack": [s.stack for s in sites],
-        "path": [s.path for s in sites],
-        "kind": [s.kind for s in sites],
-    }

@@ -2,11 +2,14 @@
 
 import platform
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+from conwalk import dims
 from conwalk.models import Model
+from conwalk.models.sites import AttentionSite
 
 
 def provenance(model: Model, *, seed: int, command: str | None) -> dict[str, Any]:
@@ -27,4 +30,15 @@ def provenance(model: Model, *, seed: int, command: str | None) -> dict[str, Any
         "seed": seed,
         "command": command or " ".join(sys.argv),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def layer_coordinates(sites: Sequence[AttentionSite]) -> dict[str, list[Any]]:
+    """Layer numbers where there is one stack; ``stack.number`` where there are several."""
+    single = len({s.stack for s in sites}) == 1
+    return {
+        dims.LAYER: [s.layer if single else f"{s.stack}.{s.layer}" for s in sites],
+        "stack": [s.stack for s in sites],
+        "path": [s.path for s in sites],
+        "kind": [s.kind for s in sites],
     }

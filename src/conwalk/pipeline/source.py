@@ -1,6 +1,6 @@
 """A model from whatever names one, and prompts from whatever holds them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -32,18 +32,18 @@ class Batches:
         self.prompts: list[Prompt]
         self.skipped: list[Skipped] = []
         if isinstance(prompts, Mapping):
-            self._passes = [(dict(prompts), 0)]
             self.prompts = _ready(prompts)
+            self._passes = [(dict(prompts), range(len(self.prompts)))]
             return
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
         self.prompts, self.skipped = tokenise(model, texts, names, max_length)
         self._passes = [
-            (batch(self.prompts[first : first + batch_size], model), first)
-            for first in range(0, len(self.prompts), batch_size)
+            (batch([self.prompts[i] for i in chosen], model), chosen)
+            for chosen in _chunks(len(self.prompts), batch_size)
         ]
 
-    def __iter__(self) -> Any:
-        """Inputs of each pass, with the position of its first prompt."""
+    def __iter__(self) -> Iterator[tuple[dict[str, Any], range]]:
+        """Inputs of each pass, with the positions of its prompts."""
         return iter(self._passes)
 
     def __len__(self) -> int:
@@ -54,6 +54,10 @@ class Batches:
     def example(self) -> dict[str, Any]:
         """Inputs that show what the model is given."""
         return self._passes[0][0]
+
+
+def _chunks(n: int, size: int) -> list[range]:
+    return [range(first, min(first + size, n)) for first in range(0, n, size)]
 
 
 def _ready(inputs: Mapping[str, Tensor]) -> list[Prompt]:

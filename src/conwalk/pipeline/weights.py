@@ -8,6 +8,7 @@ from torch import Tensor
 from conwalk import dims
 from conwalk.connection import HeadTransports
 from conwalk.metrics import Metric, Quantity
+from conwalk.models.sites import AttentionSite
 from conwalk.nulls import gaussian
 from conwalk.pipeline.collect import Collector
 from conwalk.stats import benjamini_hochberg, two_sided
@@ -29,12 +30,16 @@ class WeightPanel:
     Args:
         panel: metrics; those that need more than weights are passed over.
         seed: of the null's draws.
+        heads: the heads to look at; None for all.
     """
 
-    def __init__(self, panel: Sequence[Metric], seed: int) -> None:
+    def __init__(
+        self, panel: Sequence[Metric], seed: int, heads: Sequence[int] | None = None
+    ) -> None:
         self._spectral = [m for m in panel if m.needs == "singular values"]
         self._others = [m for m in panel if m.needs == "weights"]
         self._seed = seed
+        self._heads = None if heads is None else list(heads)
         self._nulls: dict[tuple[int, int, int], Tensor] = {}
 
     def declare(self, collector: Collector) -> None:
@@ -50,8 +55,11 @@ class WeightPanel:
                     {"unit": "1", "long_name": meaning.format(name=quantity.name)},
                 )
 
-    def measure(self, transports: HeadTransports, place: int, collector: Collector) -> None:
+    def measure(self, site: AttentionSite, place: int, collector: Collector) -> None:
         """Measure one layer's heads and set them beside the null of their shape. Theory §3."""
+        transports = site.transports
+        if self._heads is not None:
+            transports = transports.select(self._heads)
         for metric in self._others:
             for name, value in metric.compute(transports).items():
                 collector.put(name, (place,), value)
