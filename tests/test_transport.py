@@ -92,6 +92,17 @@ def test_gram_and_quartic(parts: tuple[Tensor, Tensor, Tensor]):
 
 
 @given(factors)
+def test_output_squares_give_the_lengths_of_written_values(parts: tuple[Tensor, Tensor, Tensor]):
+    W_V, W_O, b_V = parts
+    squares = HeadTransports(W_V, W_O).output_squares
+    for head in range(len(W_O)):
+        value = b_V[head // (len(W_O) // len(W_V))]
+        written = value.numpy() @ W_O[head].numpy()
+        size = float((value.norm() * W_O[head].norm()) ** 2)
+        assert_close(value @ squares[head] @ value, np.array(written @ written), W_O.numel(), size)
+
+
+@given(factors)
 def test_adjoint_transposes_every_map(parts: tuple[Tensor, Tensor, Tensor]):
     W_V, W_O, b_V = parts
     transports = HeadTransports(W_V, W_O, b_V)
