@@ -205,7 +205,7 @@ def normalised_laplacian(
     even = (graphs + graphs.mT) / 2
     degree = even.sum(-1)
     root = torch.where(degree > 0, degree, torch.inf).rsqrt()
-    scaled = root[..., None] * even * root[..., None, :]
+    scaled = root[..., None] * root[..., None, :] * even
     return torch.eye(graphs.shape[-1], dtype=graphs.dtype, device=graphs.device) - scaled
 
 
