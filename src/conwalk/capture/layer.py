@@ -58,7 +58,9 @@ class CapturedRows:
     def _value_scale(self) -> Tensor:
         """The factor between a value and its linear map, token by token and head by head."""
         plain = torch.einsum("md,gdk->gmk", self.value_input, self.transports.W_V)
-        factor = (self.value * plain).sum(-1) / plain.square().sum(-1)
+        square = plain.square().sum(-1)
+        # a value that is 0 is 0 whatever its factor
+        factor = torch.where(square > 0, (self.value * plain).sum(-1) / square, 1.0)
         return factor.repeat_interleave(self.transports.group, 0)
 
     def _output_gate(self) -> Tensor | None:

@@ -27,11 +27,10 @@ COLUMNS = {
     "edge_rank": ("r_eff", "{:.1f}"),
     "edge_rank_chance": ("chance", "{:.1f}"),
 }
-LEGEND = (
-    "first: attention to token 0; sinks: heads with first > 0.3; entropy: share of even "
-    "attention; ρ: isometry score (1 = isometry); r_eff: effective rank of an edge; "
-    "medians over heads, means over prompts"
-)
+LEGEND = """\
+first: attention to token 0; sinks: heads with first > 0.3; entropy: share of even
+attention; ρ: isometry score, 1 = isometry; r_eff: effective rank of an edge;
+medians over heads, means over prompts; conwalk metrics says what each one is"""
 
 
 def folder_for(source: str, out: Path | None) -> Path:

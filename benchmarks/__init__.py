@@ -1,0 +1,1 @@
+"""Benchmarks: what an analysis costs, as a ratio to a plain eager forward pass."""
