@@ -142,7 +142,7 @@ def causal_leading(walk: ConnectionWalk, count: int = 1) -> LeadingEigenvalues:
         )
     norms = torch.stack([torch.linalg.matrix_norm(cores[i]) for i in range(len(cores))])
     values = cores[0].new_zeros(count, dtype=torch.complex128)
-    tokens = torch.zeros(count, dtype=torch.int64)
+    tokens = torch.zeros(count, dtype=torch.int64, device=values.device)
     for token in norms.argsort(descending=True).tolist():
         least = float(values[-1].abs())
         if norms[token] <= least and least > 0:
@@ -150,7 +150,7 @@ def causal_leading(walk: ConnectionWalk, count: int = 1) -> LeadingEigenvalues:
         if not _may_exceed(cores[token], least):
             continue
         joined = torch.cat([values, torch.linalg.eigvals(cores[token])])
-        places = torch.cat([tokens, torch.full((cores.size,), token)])
+        places = torch.cat([tokens, tokens.new_full((cores.size,), token)])
         order = joined.abs().argsort(descending=True, stable=True)[:count]
         values, tokens = joined[order], places[order]
     return LeadingEigenvalues(values, tokens)
