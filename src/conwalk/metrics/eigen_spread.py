@@ -18,13 +18,15 @@ def _compute(transports: HeadTransports) -> Arrays:
             "eigen_spread": undefined,
             "eigen_zero_share": undefined,
             "eigen_spread_chance": undefined[0],
+            "eigen_spread_chance_sd": undefined[0],
         }
     spread, zero = log_modulus_spread(eigenvalues(transports))
-    chance = log_modulus_spread_by_chance(transports.width_in, transports.value_width)
+    mean, sd = log_modulus_spread_by_chance(transports.width_in, transports.value_width)
     return {
         "eigen_spread": spread,
         "eigen_zero_share": zero,
-        "eigen_spread_chance": spread.new_tensor(chance),
+        "eigen_spread_chance": spread.new_tensor(mean),
+        "eigen_spread_chance_sd": spread.new_tensor(sd),
     }
 
 
@@ -44,7 +46,12 @@ METRIC = Metric(
         ),
         Quantity(
             "eigen_spread_chance", "sd log|λ|", LAYER, "1", (0.0, None),
-            "the spread for independent Gaussian factors of the same shape",
+            "the spread for Gaussian factors of the same shape, mean over sampled heads",
+            "Theory §3",
+        ),
+        Quantity(
+            "eigen_spread_chance_sd", "sd of sd log|λ|", LAYER, "1", (0.0, None),
+            "standard deviation of that spread over sampled heads",
             "Theory §3",
         ),
     ),

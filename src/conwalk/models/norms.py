@@ -37,8 +37,9 @@ def value_gains(
         or where what feeds it is not a norm with a constant gain. Theory §0.
     """
     sources = _feeding_norms(module, {s.value.linear for s in sites}, inputs)
-    measured = {norm: gain(norm) for norm in set(sources.values())}
-    found = [measured.get(sources.get(s.value.linear)) for s in sites]
+    gains = {norm: gain(norm) for norm in set(sources.values())}
+    by_linear = {linear: gains[norm] for linear, norm in sources.items()}
+    found = [by_linear.get(s.value.linear) for s in sites]
     return [
         None if g is None else g.to(s.value.linear.weight.dtype)
         for g, s in zip(found, sites, strict=True)
@@ -82,7 +83,11 @@ def _precision(weight: Tensor) -> torch.dtype:
 def _normalised(x: Float[Tensor, "probe width"]) -> tuple[Tensor, Tensor]:
     """Over the root mean square, as it is and centred."""
     centred = x - x.mean(-1, keepdim=True)
-    return tuple(v / v.square().mean(-1, keepdim=True).sqrt() for v in (x, centred))
+    return x / _root_mean_square(x), centred / _root_mean_square(centred)
+
+
+def _root_mean_square(x: Float[Tensor, "probe width"]) -> Float[Tensor, "probe 1"]:
+    return x.square().mean(-1, keepdim=True).sqrt()
 
 
 def _constant_gain(
@@ -111,7 +116,7 @@ class _Flow:
     """What norms put out and which of it a linear reads, in one pass."""
 
     def __init__(self) -> None:
-        self.feeding: dict[Linear, nn.Module] = {}
+        self.feeding: dict[nn.Module, nn.Module] = {}
         self._put_out: list[tuple[nn.Module, Tensor]] = []
 
     def after_norm(self, norm: nn.Module, _args: Any, output: Any) -> None:
@@ -130,7 +135,7 @@ class _Flow:
 
 def _feeding_norms(
     module: nn.Module, linears: set[Linear], inputs: dict[str, Any]
-) -> dict[Linear, nn.Module]:
+) -> dict[nn.Module, nn.Module]:
     flow = _Flow()
     with ExitStack() as hooks, inference.eager(module):
         for m in module.modules():

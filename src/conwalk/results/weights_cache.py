@@ -1,13 +1,14 @@
 """Numbers of the weights alone, kept on disk: a model's weights do not change between runs.
 
-A cache can only save time: what cannot be read, or is not what was asked for, is computed anew,
-and what cannot be written is not kept. Nothing here raises on its own.
+A cache can only save time: what cannot be read, or is not what was written, is computed anew,
+and what cannot be written is not kept. A file holds the SHA-256 of an npz archive, then the
+archive, whose ``key`` says what it is.
 """
 
 import hashlib
+import io
 import json
 import tempfile
-import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 Arrays = Mapping[str, NDArray[np.float64]]
 _KEY = "key"
+_PREFIX = "array:"
+_DIGEST = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Key:
     def place(self, folder: Path) -> Path:
         """The file that holds the numbers, below ``folder``."""
         digest = hashlib.sha256(self.text().encode()).hexdigest()
-        return folder / digest[:2] / f"{digest[2:]}.npz"
+        return folder / digest[:2] / f"{digest[2:]}.cache"
 
 
 def remembered(folder: Path, key: Key, compute: Callable[[], Arrays]) -> Arrays:
@@ -77,16 +80,18 @@ def load(folder: Path, key: Key) -> Arrays | None:
         key: what the numbers depend on.
 
     Returns:
-        Arrays by name; None if there are none, or if the file is damaged or of another key.
+        Arrays by name; None if there are none, or if the file is damaged.
     """
     try:
-        with np.load(key.place(folder), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+        stored = key.place(folder).read_bytes()
+    except OSError:
         return None
-    if str(arrays.pop(_KEY, "")) != key.text():
+    checksum, content = stored[:_DIGEST], stored[_DIGEST:]
+    if checksum != hashlib.sha256(content).digest():
         return None
-    return arrays
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        names = [name for name in file.files if name != _KEY]
+        return {name.removeprefix(_PREFIX): file[name] for name in names}
 
 
 def save(folder: Path, key: Key, arrays: Arrays) -> None:
@@ -95,26 +100,23 @@ def save(folder: Path, key: Key, arrays: Arrays) -> None:
     Args:
         folder: of the cache.
         key: what the numbers depend on.
-        arrays: by name; ``key`` is taken.
-
-    Raises:
-        ValueError: an array is named ``key``.
+        arrays: by name.
     """
-    if _KEY in arrays:
-        raise ValueError(f"an array named {_KEY!r} cannot be kept: choose another name")
-    place = key.place(folder)
+    content = io.BytesIO()
+    named = {f"{_PREFIX}{name}": values for name, values in arrays.items()}
+    np.savez(content, allow_pickle=False, **{_KEY: np.asarray(key.text()), **named})
+    whole = content.getvalue()
     with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _write(place, {_KEY: np.asarray(key.text()), **arrays})
+        _write(key.place(folder), hashlib.sha256(whole).digest() + whole)
 
 
-def _write(place: Path, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+def _write(place: Path, content: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".draft", delete=False) as draft:
         path = Path(draft.name)
         try:
-            np.savez(draft, **arrays)
+            draft.write(content)
         except OSError:
-            draft.close()
             path.unlink(missing_ok=True)
             raise
     path.replace(place)
