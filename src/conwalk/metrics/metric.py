@@ -91,6 +91,8 @@ class Metric:
             was kept, stacked along the layers, to quantities whose first axis is the layer; for
             ``prompts``: from what was kept, stacked along the prompts, to the quantities.
         default: whether it is part of the panel that runs unasked.
+        chance: name of the null model (``conwalk.nulls.ALL``) that layers are drawn from when nulls
+            are asked for; None where there is none, or a closed form stands beside it.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Metric:
     compute: Compute
     finish: Callable[[Arrays], Arrays] = _as_is
     default: bool = True
+    chance: str | None = None
 
     @property
     def of_weights(self) -> bool:

@@ -9,9 +9,10 @@ from torch import nn
 from conwalk import dims, metrics, tolerance
 from conwalk.capture import CapturedLayer, CapturedOutput, CapturedRows, RowBlocks, Watch, watch
 from conwalk.errors import CaptureError
-from conwalk.metrics import LayerData, Metric
+from conwalk.metrics import Metric
 from conwalk.models import Model
 from conwalk.models.sites import AttentionSite, Refusal
+from conwalk.pipeline.chance import ChancePanel
 from conwalk.pipeline.collect import Collector
 from conwalk.pipeline.depth import DepthPanel
 from conwalk.pipeline.layers import WHOLE, LayerPanel, Place
@@ -50,6 +51,7 @@ class _Run:
     layers: LayerPanel
     weights: WeightPanel
     depth: DepthPanel
+    chance: ChancePanel
     collector: Collector
     names: list[str]
     limit: float
@@ -65,7 +67,8 @@ class _Run:
         residual = reconstruction_residual(layer.walk(layer.value_input), layer.output)
         if self._proven(layer.site, place, residual):
             data = self.layers.measure(layer, place, self.collector)
-            self._compare_later(data, place)
+            self.chance.measure(data, place, self.collector)
+            self.depth.take(data, *place)
             if self.layers.wants_scores and layer.scores is None:
                 self._refuse(
                     f"scores of {layer.site.name}",
@@ -98,9 +101,6 @@ class _Run:
             self.weights.measure(site, place[1], self.collector)
         return True
 
-    def _compare_later(self, data: LayerData, place: Place) -> None:
-        self.depth.take(data, *place)
-
     def _refuse(self, name: str, reason: str) -> None:
         entry = {"name": name, "reason": reason}
         if entry not in self.refused:
@@ -114,6 +114,7 @@ class _Run:
     def finish(self, panel: Sequence[Metric]) -> None:
         """Compare prompts; turn all z into q; say what long prompts were not asked."""
         self.weights.finish(self.collector)
+        self.chance.finish(self.collector)
         self.depth.finish(self.collector)
         left_out = ", ".join(m.name for m in panel if m.needs in WHOLE)
         for prompt in sorted(self.in_rows) if left_out else ():
@@ -135,6 +136,7 @@ def analyze(
     batch_size: int = 1,
     panel: Sequence[Metric] | None = None,
     whole: bool = False,
+    null_draws: int = 0,
     seed: int = 0,
     command: str | None = None,
     progress: Progress = _silent,
@@ -154,6 +156,8 @@ def analyze(
         batch_size: prompts in one padded pass.
         panel: the metrics; those of ``conwalk.metrics.ALL`` that are on by default.
         whole: keep whole attention matrices of long texts too, for metrics that need them.
+        null_draws: draws of the null of every metric that has one to be drawn; those with a closed
+            form stand beside their metric anyway.
         seed: of everything random.
         command: what to record as the command that made the result.
         progress: called with how many layers of how many are done.
@@ -179,13 +183,14 @@ def analyze(
         layers=LayerPanel(panel, chosen),
         weights=WeightPanel(panel, seed, chosen),
         depth=DepthPanel(panel, [s.stack for s in sites]),
+        chance=ChancePanel(panel, null_draws, seed),
         collector=_collector(batches, sites, chosen),
         names=[p.name for p in batches.prompts],
         limit=tolerance.reconstruction(model.dtype),
         tick=_ticker(progress, len(sites) * len(batches.prompts)),
     )
     run.collector.declare(RESIDUAL, (dims.PROMPT, dims.LAYER), _RESIDUAL_ATTRS)
-    for part in (run.layers, run.weights, run.depth):
+    for part in (run.layers, run.weights, run.depth, run.chance):
         part.declare(run.collector)
     _pass_over(batches, watched, run, None if whole else BLOCK_ABOVE)
     run.finish(panel)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from conwalk import dims
@@ -47,6 +48,9 @@ class Collector:
     def put(self, name: str, place: tuple[int, ...], value: Tensor | float) -> None:
         """Put a value at ``(prompt, layer)`` or ``(layer,)``; shorter than the axis is padded."""
         numbers = value.detach().double().cpu().numpy() if isinstance(value, Tensor) else value
-        target = self.variables[name].values
-        inner = tuple(slice(0, n) for n in np.shape(numbers))
-        target[(*place, *inner)] = numbers
+        self.put_numbers(name, place, np.asarray(numbers))
+
+    def put_numbers(self, name: str, place: tuple[int, ...], numbers: NDArray[Any]) -> None:
+        """The same for an array."""
+        inner = tuple(slice(0, n) for n in numbers.shape)
+        self.variables[name].values[(*place, *inner)] = numbers

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 from torch import Tensor
 
 from conwalk import dims
@@ -10,18 +9,11 @@ from conwalk.connection import HeadTransports
 from conwalk.metrics import Metric, Quantity
 from conwalk.models.sites import AttentionSite
 from conwalk.nulls import gaussian
+from conwalk.pipeline.chance import declare_beside, finish_beside
 from conwalk.pipeline.collect import Collector
-from conwalk.stats import benjamini_hochberg, two_sided
 
 DRAWS = 128
 """Independent null heads for each shape of head."""
-
-_BESIDE = {
-    "null_mean": "mean of {name} over the null",
-    "null_sd": "standard deviation of {name} over the null",
-    "z": "({name} − null mean) / null sd",
-    "q": "false discovery rate of {name} differing from its null, over all heads",
-}
 
 
 class WeightPanel:
@@ -47,13 +39,7 @@ class WeightPanel:
         for metric in (*self._spectral, *self._others):
             collector.declare_metric(metric)
         for quantity in self._compared():
-            for suffix, meaning in _BESIDE.items():
-                axes = (dims.LAYER,) if suffix.startswith("null") else (dims.LAYER, *quantity.dims)
-                collector.declare(
-                    f"{quantity.name}_{suffix}",
-                    axes,
-                    {"unit": "1", "long_name": meaning.format(name=quantity.name)},
-                )
+            declare_beside(collector, quantity, (dims.LAYER, *quantity.dims))
 
     def measure(self, site: AttentionSite, place: int, collector: Collector) -> None:
         """Measure one layer's heads and set them beside the null of their shape. Theory §3."""
@@ -71,16 +57,14 @@ class WeightPanel:
             for name, value in metric.compute(observed).items():
                 mean, sd = chance[name].mean(), chance[name].std()
                 collector.put(name, (place,), value)
-                collector.put(f"{name}_null_mean", (place,), mean)
-                collector.put(f"{name}_null_sd", (place,), sd)
+                collector.put(f"{name}_null_mean", (place,), mean.expand(value.shape))
+                collector.put(f"{name}_null_sd", (place,), sd.expand(value.shape))
                 collector.put(f"{name}_z", (place,), (value.double().cpu() - mean) / sd)
 
     def finish(self, collector: Collector) -> None:
         """Turn all z of a quantity into q once every head is in."""
         for quantity in self._compared():
-            z = collector.variables[f"{quantity.name}_z"].values
-            q = benjamini_hochberg(two_sided(np.asarray(z)))
-            collector.variables[f"{quantity.name}_q"].values[...] = q
+            finish_beside(collector, quantity)
 
     def _compared(self) -> list[Quantity]:
         return [q for m in self._spectral for q in m.quantities]
