@@ -52,13 +52,13 @@ class Column:
         """Which consecutive graphs are of consecutive layers."""
         return self.there.nonzero().squeeze(1).diff() == 1
 
-    def spread(self, values: Float[Tensor, "present"]) -> Float[Tensor, " layer"]:
+    def spread(self, values: Float[Tensor, " present"]) -> Float[Tensor, " layer"]:
         """Put one number for each graph where its layer is; NaN elsewhere."""
         whole = values.new_full((len(self.there),), torch.nan)
         whole[self.there] = values
         return whole
 
-    def spread_steps(self, values: Float[Tensor, "present"]) -> Float[Tensor, " layer"]:
+    def spread_steps(self, values: Float[Tensor, " present"]) -> Float[Tensor, " layer"]:
         """The same for distances to the next graph: NaN where that is not the next layer's."""
         broken = torch.ones_like(values, dtype=torch.bool)
         broken[:-1] = ~self.joined

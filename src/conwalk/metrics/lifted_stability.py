@@ -30,8 +30,7 @@ def _steps(kept: Mapping[str, Any]) -> Arrays:
     own, away = _sizes(walks)
     gap = torch.full_like(own, torch.nan)
     for layer, (first, second) in enumerate(pairwise(walks)):
-        if first is not None and second is not None:
-            gap[layer] = own[layer] + own[layer + 1] - 2 * lifted_inner(first, second)
+        gap[layer] = own[layer] + own[layer + 1] - 2 * _inner(first, second)
     gap = gap.clamp(min=0)
     return {
         "depth_lifted": relative_distance(gap, (own + own.roll(-1)) / 2),
@@ -42,12 +41,20 @@ def _steps(kept: Mapping[str, Any]) -> Arrays:
 def _all_pairs(kept: Mapping[str, Any]) -> Arrays:
     walks: Walks = kept["walk"]
     own, _ = _sizes(walks)
-    gap = torch.diag(own * 0).masked_fill(torch.ones_like(own).diag() == 0, torch.nan)
+    gap = torch.diag(own * 0)
     for i, first in enumerate(walks):
         for j, second in enumerate(walks[:i]):
-            if first is not None and second is not None:
-                gap[i, j] = gap[j, i] = own[i] + own[j] - 2 * lifted_inner(first, second)
+            gap[i, j] = gap[j, i] = own[i] + own[j] - 2 * _inner(first, second)
     return {"depth_lifted_matrix": relative_distance(gap, (own[:, None] + own) / 2)}
+
+
+def _inner(first: ConnectionWalk | None, second: ConnectionWalk | None) -> Float[Tensor, ""]:
+    """Give ⟨𝒲, 𝒲'⟩, NaN unless both are there and act between the same spaces."""
+    if first is None or second is None:
+        return torch.tensor(torch.nan)
+    if (first.domain, first.codomain) != (second.domain, second.codomain):
+        return torch.tensor(torch.nan)
+    return lifted_inner(first, second)
 
 
 def _sizes(walks: Walks) -> tuple[Float[Tensor, " layer"], Float[Tensor, " layer"]]:

@@ -101,7 +101,7 @@ def _diffusion(stacked: Float[Tensor, "layer query key"]) -> dict[str, Tensor]:
     if stacked.shape[1] != stacked.shape[2]:
         return dict.fromkeys(names, stacked.new_full((len(stacked), 1, 1), torch.nan))
     values, vectors = torch.linalg.eigh(distances.normalised_laplacian(stacked.double()))
-    heat = [distances.heat_kernel(values, vectors, time) for time in HEAT_TIMES]
+    heat = [distances.heat_kernel(values, vectors, float(time)) for time in HEAT_TIMES]
     bottom = distances.bottom_projector(values, vectors, BOTTOM)
     return dict(zip(names, [*heat, bottom], strict=True))
 
