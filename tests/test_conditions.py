@@ -86,3 +86,8 @@ def test_what_counts_as_nothing_depends_on_the_dtype():
     values = {**PERFECT, "metric_defect": 1e-7}
     assert "isometric" in verdict(values).split("; ")
     assert "not isometric (defect 1e-07)" in verdict(values, torch.float64)
+
+
+def test_without_edges_the_heads_are_judged():
+    assert "not isometric (ρ .90)" in verdict({"rho": 0.9})
+    assert verdict({"rho": 1.0}) == "isometric"

@@ -10,6 +10,9 @@ from conwalk.connection.connection_walk import ConnectionWalk
 from conwalk.connection.edges import edge_effective_ranks, edge_square_norms
 from conwalk.operators.fields import working_dtype
 
+# Numbers held at a time, so that they stay in the cache of one core.
+_CHUNK = 1 << 18
+
 
 class Moments(NamedTuple):
     """Sums over senders of the sizes of transports weighted by the walk, in float64.
@@ -57,6 +60,30 @@ def moments(walk: ConnectionWalk) -> Moments:
     """
     squares, ranks = edge_square_norms(walk), edge_effective_ranks(walk)
     return _moments(walk, squares.nan_to_num(), ranks.nan_to_num())
+
+
+def square_sums(walk: ConnectionWalk) -> Float[Tensor, " query"]:
+    """Sum P_ij ‖T_ij‖_F² over senders alone, in a fraction of the time of all moments.
+
+    Args:
+        walk: any rows of a walk without signs or output gate.
+
+    Returns:
+        The ``second`` of ``moments``.
+    """
+    gram = walk.transports.gram()
+    matrix = walk.walk_matrix().to(gram)
+    step = max(1, _CHUNK // (walk.n_heads * walk.n_keys))
+    sums: list[Tensor] = []
+    for start in range(0, walk.n_queries, step):
+        gates = walk.attention[:, start : start + step].to(gram)
+        edge = matrix[start : start + step]
+        ratio = gates / torch.where(edge == 0, torch.ones_like(edge), edge)
+        if walk.value_scale is not None:
+            ratio = ratio * walk.value_scale[:, None]
+            gates = gates * walk.value_scale[:, None]
+        sums.append((gates * (gram @ ratio.flatten(1)).view_as(gates)).sum((0, 2)))
+    return torch.cat(sums).double()
 
 
 def moments_by_chance(walk: ConnectionWalk) -> Moments:

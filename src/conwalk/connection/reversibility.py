@@ -9,6 +9,9 @@ from torch import Tensor
 from conwalk import tolerance
 from conwalk.operators.fields import working_dtype
 
+# Numbers held at a time, so that they stay in the cache of one core.
+_CHUNK = 1 << 18
+
 
 class ScoreSplit(NamedTuple):
     """How much of each head's scores no potential explains, as shares in [0, 1].
@@ -36,16 +39,22 @@ def split_scores(scores: Float[Tensor, "head query key"]) -> ScoreSplit:
         S; NaN where queries are not the keys, or where a score is not finite.
     """
     n_heads, n_queries, n_keys = scores.shape
-    S = scores.to(working_dtype(scores.dtype))
     if n_queries != n_keys:
-        missing = S.new_full((n_heads,), torch.nan)
+        missing = torch.full((n_heads,), torch.nan, device=scores.device)
         return ScoreSplit(missing, missing)
+    parts = [_split(part) for part in scores.split(max(1, _CHUNK // n_keys**2))]
+    return ScoreSplit(*(torch.cat(shares) for shares in zip(*parts, strict=True)))
+
+
+def _split(scores: Float[Tensor, "head token token"]) -> ScoreSplit:
+    """Split the scores of a few heads."""
+    S = scores.to(working_dtype(scores.dtype))
     skew = (S - S.mT).div_(2)
     potential = skew.mean(-1)
     skew_size = torch.linalg.vector_norm(skew, dim=(-2, -1))
     curl = skew.sub_(potential[:, :, None]).add_(potential[:, None, :])
     curl_size = torch.linalg.vector_norm(curl, dim=(-2, -1))
-    seen_size = (S.var(-1, correction=0).sum(-1) * n_keys).sqrt()
+    seen_size = (S.var(-1, correction=0).sum(-1) * S.shape[-1]).sqrt()
     rounding = tolerance.rounding(scores.dtype) * torch.linalg.vector_norm(S, dim=(-2, -1))
     curl_size = torch.where(curl_size <= rounding, torch.zeros_like(curl_size), curl_size)
     return ScoreSplit(_share(curl_size, skew_size), _share(curl_size, seen_size))

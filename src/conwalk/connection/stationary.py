@@ -40,6 +40,10 @@ def recurrent(walk: Float[Tensor, "state state"]) -> Bool[Tensor, " state"]:
     n = len(walk)
     if bool((walk > 0).all()):
         return torch.ones(n, dtype=torch.bool, device=walk.device)
+    if not bool(walk.triu(1).any()):
+        # every state is a class of its own, and closed where no edge leaves it
+        closed = ~walk.tril(-1).any(-1)
+        return closed if int(closed.sum()) == 1 else torch.zeros_like(closed)
     edges = (walk != 0).numpy(force=True)
     _, label = connected_components(csr_array(edges), directed=True, connection="strong")
     sender, receiver = edges.nonzero()

@@ -77,4 +77,5 @@ METRIC = Metric(
     needs="rows",
     compute=_rows,
     finish=_finish,
+    default=False,
 )  # fmt: skip

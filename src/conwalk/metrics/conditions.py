@@ -96,7 +96,10 @@ def _reversible(known: Mapping[str, float], dtype: torch.dtype) -> Condition:
 
 
 def _isometric(known: Mapping[str, float], dtype: torch.dtype) -> Condition:
+    """Judge by the edges, or by the heads alone where no edge was measured."""
     name = "isometric"
+    if "rho" in known and "metric_defect" not in known:
+        known = {**known, "metric_defect": 1 - known["rho"]}
     found = _graded(known, dtype, name, "not isometric", "metric_defect", "defect")
     if found.holds is not False or "rho" not in known:
         return found

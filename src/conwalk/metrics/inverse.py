@@ -30,4 +30,5 @@ METRIC = Metric(
     ),
     needs="heads",
     compute=_compute,
+    default=False,
 )  # fmt: skip

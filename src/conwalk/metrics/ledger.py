@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from conwalk import dims
-from conwalk.connection import ConnectionWalk, edge_square_norms
-from conwalk.connection.compatibility import common_scale, largest_rank
+from conwalk.connection import ConnectionWalk
+from conwalk.connection.compatibility import common_scale, largest_rank, square_sums
 from conwalk.connection.ledger import (
     Ledger,
     alignment,
@@ -53,10 +53,7 @@ def _named(prefix: str, ledger: Ledger) -> Arrays:
 
 
 def _rows(data: LayerData) -> Arrays:
-    def squares(walk: ConnectionWalk) -> Tensor:
-        return (walk.walk_matrix() * edge_square_norms(walk).nan_to_num()).sum(-1)
-
-    return _sums(data, row_energies, squares, (data.walk.n_queries,), largest_rank(data.walk))
+    return _sums(data, row_energies, square_sums, (data.walk.n_queries,), largest_rank(data.walk))
 
 
 def _head_rows(data: LayerData) -> Arrays:
@@ -64,7 +61,7 @@ def _head_rows(data: LayerData) -> Arrays:
         weights = walk.attention
         if walk.value_scale is not None:
             weights = weights * walk.value_scale.square()[:, None]
-        return weights.sum(-1) * walk.transports.norms().square()[:, None]
+        return (weights.sum(-1) * walk.transports.norms().square()[:, None]).double()
 
     transports = data.walk.transports
     rank = min(transports.width_in, transports.width_out, transports.value_width)
@@ -82,7 +79,7 @@ def _sums(
     walk, x = data.walk, data.value_input
     missing = torch.full(shape, torch.nan, dtype=torch.float64, device=walk.device)
     if has_energies(walk, x, data.first):
-        found = {**energies(walk, x, data.first)._asdict(), "squares": squares(walk).double()}
+        found = {**energies(walk, x, data.first)._asdict(), "squares": squares(walk)}
     else:
         found = dict.fromkeys((*RowEnergies._fields, "squares"), missing)
     ones = torch.ones_like(missing)
