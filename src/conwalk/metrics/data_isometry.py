@@ -34,6 +34,7 @@ METRIC = Metric(
             "Theory §3", better="lower", null="Gaussian factors given the same vectors",
         ),
     ),
+    chance="shuffled_gauge",
     needs="heads",
     compute=_compute,
 )  # fmt: skip

@@ -38,6 +38,7 @@ def folded(metric: Metric) -> Metric:
         name=f"{metric.name}{SUFFIX}",
         quantities=tuple(_renamed(q) for q in metric.quantities),
         compute=compute,
+        folded=True,
     )
 
 

@@ -7,16 +7,17 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from conwalk import tolerance
 from conwalk.models import inference
 from conwalk.models.linear import Linear
 from conwalk.models.sites import AttentionSite
+from conwalk.operators.fields import working_dtype
 
 _PROBES = 4
 # large enough that what a norm adds to the variance is lost in rounding, small enough to square
-_SIZES = {torch.float16: 2.0**3}
-_LARGE = 2.0**16
+_SIZE = 2.0**16
 
 
 def value_gains(
@@ -60,24 +61,25 @@ def gain(norm: nn.Module) -> Float[Tensor, " width"] | None:
     weight = _weight(norm)
     if weight is None:
         return None
+    precision = working_dtype(weight.dtype)
     seeded = torch.Generator().manual_seed(0)
-    drawn = torch.randn(_PROBES, len(weight), generator=seeded, dtype=torch.float64)
-    x = (drawn * _SIZES.get(weight.dtype, _LARGE)).to(weight)
+    drawn = torch.randn(_PROBES, len(weight), generator=seeded, dtype=precision)
+    x = _SIZE * drawn.to(weight.device)
+    parameters = {name: p.to(precision) for name, p in norm.named_parameters()}
     try:
-        there, back = norm(x[None]), norm(-x[None])
+        # half precision would blur what is measured
+        there, back = (functional_call(norm, parameters, v[None]) for v in (x, -x))
     except (TypeError, RuntimeError, ValueError):
         # it takes more than vectors
         return None
     if not isinstance(there, Tensor) or there.shape != x[None].shape:
         return None
     # the bias is even, the rest is odd
-    odd = (there - back)[0].double() / 2
-    candidates = (_constant_gain(odd, n, weight.dtype) for n in _normalised(x.double()))
-    return next((g.to(_precision(weight)) for g in candidates if g is not None), None)
-
-
-def _precision(weight: Tensor) -> torch.dtype:
-    return torch.float64 if weight.dtype == torch.float64 else torch.float32
+    odd, even = (there - back)[0] / 2, (there + back)[0] / 2
+    if not _negligible(even - even.mean(0), there):
+        return None
+    candidates = (_constant_gain(odd, normalised) for normalised in _normalised(x))
+    return next((found for found in candidates if found is not None), None)
 
 
 def _normalised(x: Float[Tensor, "probe width"]) -> tuple[Tensor, Tensor]:
@@ -91,14 +93,18 @@ def _root_mean_square(x: Float[Tensor, "probe width"]) -> Float[Tensor, "probe 1
 
 
 def _constant_gain(
-    output: Float[Tensor, "probe width"], x: Float[Tensor, "probe width"], dtype: torch.dtype
+    output: Float[Tensor, "probe width"], x: Float[Tensor, "probe width"]
 ) -> Float[Tensor, " width"] | None:
     """The factor of each channel, if it is the same for every probe."""
     factor = (output * x).sum(0) / x.square().sum(0)
-    error = (output - factor * x).abs().max()
+    return factor if _negligible(output - factor * x, output) else None
+
+
+def _negligible(error: Tensor, output: Tensor) -> bool:
+    """Whether an error is rounding; norms compute in float32 whatever they are given."""
     size = output.abs().max()
-    fits = error <= tolerance.rounding(dtype) * size
-    return factor if bool(fits & torch.isfinite(size)) else None
+    fits = error.abs().max() <= tolerance.rounding(torch.float32) * size
+    return bool(fits & torch.isfinite(size))
 
 
 def _weight(module: nn.Module) -> Tensor | None:

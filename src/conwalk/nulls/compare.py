@@ -4,7 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from torch import Tensor
+
+from conwalk.errors import ShapeError
+from conwalk.operators.fields import Array
 
 Numbers = NDArray[np.float64]
 
@@ -24,13 +28,13 @@ class Comparison:
     z: Numbers
 
 
-def compare(observed: ArrayLike, draws: Sequence[ArrayLike]) -> Comparison:
+def compare(observed: Array, draws: Sequence[Array]) -> Comparison:
     """Compare observed numbers with draws of a null, number by number.
 
     A draw that has no number (NaN) at a place does not count there.
 
     Args:
-        observed: numbers of any shape; tensors must be on the CPU.
+        observed: numbers of any shape.
         draws: at least one array of the same shape.
 
     Returns:
@@ -38,24 +42,30 @@ def compare(observed: ArrayLike, draws: Sequence[ArrayLike]) -> Comparison:
         :func:`conwalk.stats.benjamini_hochberg`. Theory §3.
 
     Raises:
-        ValueError: no draw, or one of another shape.
+        ShapeError: no draw, or one of another shape.
     """
-    seen = np.asarray(observed, dtype=np.float64)
-    null = np.stack([np.asarray(d, dtype=np.float64) for d in draws])
-    if null.shape[1:] != seen.shape:
-        raise ValueError(
-            f"the draws have shape {null.shape[1:]} and what was observed {seen.shape}: compare "
-            "numbers of the same things"
+    seen, null = _numbers(observed), [_numbers(d) for d in draws]
+    if not null or {n.shape for n in null} != {seen.shape}:
+        shapes = sorted({n.shape for n in null}) or "none"
+        raise ShapeError(
+            f"what was observed has shape {seen.shape} and the draws {shapes}: give at least one "
+            "draw of the same numbers"
         )
-    there = np.isfinite(null)
-    count = there.sum(0)
-    mean = _ratio(np.where(there, null, 0.0).sum(0), count)
-    squares = np.where(there, null - mean, 0.0) ** 2
-    sd = np.sqrt(_ratio(squares.sum(0), count - 1))
+    drawn = np.stack(null)
+    there = np.isfinite(drawn)
+    count = there.sum(0, dtype=np.float64)
+    mean = _ratio(np.where(there, drawn, 0.0).sum(0), count)
+    squares = np.where(there, drawn - mean, 0.0) ** 2
+    sd = np.asarray(np.sqrt(_ratio(squares.sum(0), count - 1)))
     return Comparison(mean, sd, _ratio(seen - mean, sd))
 
 
-def _ratio(top: Numbers, bottom: Numbers) -> Numbers:
+def _numbers(array: Array) -> Numbers:
+    plain = array.double().numpy(force=True) if isinstance(array, Tensor) else array
+    return np.asarray(plain, dtype=np.float64)
+
+
+def _ratio(top: Numbers | np.float64, bottom: Numbers | np.float64) -> Numbers:
     """NaN where the denominator is not above 0."""
     result = np.full(np.shape(top), np.nan)
     return np.divide(top, bottom, out=result, where=np.asarray(bottom) > 0)
