@@ -66,7 +66,9 @@ def test_padded_prompts_are_the_prompts_alone(minilm: Model, smollm: Model) -> N
 def test_one_token_of_a_real_model(smollm: Model) -> None:
     found = analyze(smollm, "Rain")
     assert list(found.n_tokens.values) == [1]
-    assert not any(bool(v.isnull().any()) for v in found.data_vars.values())
+    assert not any(bool(np.isinf(v).any()) for v in found.data_vars.values())
+    for name in ("residual", "entropy", "first_token_attention", "edge_rank", "rho"):
+        assert not found[name].isnull().any(), name
 
 
 def test_sdpa_as_loaded_gives_what_eager_gives(smollm: Model) -> None:

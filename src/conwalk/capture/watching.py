@@ -23,11 +23,13 @@ class Watch:
 
     Attributes:
         module: the model.
+        probe: inputs of the tiny pass in which they were found.
         sites: every place whose layer was rebuilt to the dtype's tolerance.
         refused: every place that was found but cannot be read as a walk, with the reason.
     """
 
     module: nn.Module
+    probe: dict[str, Any]
     sites: tuple[AttentionSite, ...]
     refused: tuple[Refusal, ...]
 
@@ -93,7 +95,7 @@ def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:
         for s in layout.sites
         if not residuals[s.index] <= limit
     ]
-    return Watch(module, tuple(proven), (*layout.refused, *failed))
+    return Watch(module, inputs, tuple(proven), (*layout.refused, *failed))
 
 
 def _dtype(module: nn.Module) -> torch.dtype:

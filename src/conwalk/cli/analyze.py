@@ -46,6 +46,9 @@ def analyze(
     layers: options.Layers = None,
     heads: options.Heads = None,
     max_length: options.MaxLength = None,
+    metrics: options.Metrics = None,
+    nulls: options.Nulls = 0,
+    whole: options.Whole = False,
     batch_size: options.BatchSize = 1,
     device: options.DeviceName = "cpu",
     dtype: options.DtypeName = "float32",
@@ -59,11 +62,12 @@ def analyze(
 ) -> None:
     """Measure every attention layer on some texts; write a dataset, print a table."""
     from conwalk import pipeline, results
-    from conwalk.pipeline.selection import numbers
+    from conwalk.pipeline.selection import numbers, panel
 
     names, texts, length = prompts_of(text, prompt, max_length, default_length=TOKENS)
     chosen_layers = None if layers is None else numbers(layers, "--layers")
     chosen_heads = None if heads is None else numbers(heads, "--heads")
+    chosen_metrics = panel(metrics)
     folder = folder_for(source, out)
     if dry_run:
         cut = "whole" if length is None else f"cut to {length} tokens"
@@ -83,6 +87,9 @@ def analyze(
             heads=chosen_heads,
             max_length=length,
             batch_size=batch_size,
+            panel=chosen_metrics,
+            null_draws=nulls,
+            whole=whole,
             seed=seed,
             command=shlex.join(["conwalk", *sys.argv[1:]]),
             progress=tick,

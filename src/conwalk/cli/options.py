@@ -47,6 +47,17 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but erro
 RemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
 ]
+Metrics = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="Metrics, comma-separated; also default and all."),
+]
+Nulls = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Draw the null of every metric N times a layer.")
+]
+Whole = Annotated[
+    bool,
+    typer.Option("--whole", help="Keep whole attention matrices of long texts for metrics too."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
 
 

@@ -74,6 +74,7 @@ METRIC = Metric(
             "Theory §2 (c)",
         ),
     ),
+    chance="shuffled_gauge",
     needs="rows",
     compute=_rows,
     finish=_finish,

@@ -46,6 +46,7 @@ METRIC = Metric(
             "Theory §2",
         ),
     ),
+    chance="shuffled_tokens",
     needs="matrix",
     compute=_compute,
 )  # fmt: skip

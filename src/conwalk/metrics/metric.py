@@ -93,6 +93,8 @@ class Metric:
         default: whether it is part of the panel that runs unasked.
         chance: name of the null model (``conwalk.nulls.ALL``) that layers are drawn from when nulls
             are asked for; None where there is none, or a closed form stands beside it.
+        folded: of metrics of the weights, whether the gain of the norm that feeds the value
+            projection is multiplied into the maps first.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Metric:
     finish: Callable[[Arrays], Arrays] = _as_is
     default: bool = True
     chance: str | None = None
+    folded: bool = False
 
     @property
     def of_weights(self) -> bool:

@@ -37,6 +37,7 @@ METRIC = Metric(
             "Theory §2", null="1 for even attention to all tokens",
         ),
     ),
+    chance="shuffled_tokens",
     needs="matrix",
     compute=_compute,
     default=False,

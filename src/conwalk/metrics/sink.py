@@ -32,6 +32,7 @@ METRIC = Metric(
             "Theory §4", comparable=False,
         ),
     ),
+    chance="uniform",
     needs="rows",
     compute=_rows,
     finish=_finish,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import xarray as xr
 from torch import nn
 
-from conwalk import dims, metrics, tolerance
+from conwalk import dims, tolerance
 from conwalk.capture import CapturedLayer, CapturedOutput, CapturedRows, RowBlocks, Watch, watch
 from conwalk.errors import CaptureError
 from conwalk.metrics import Metric
@@ -15,9 +15,11 @@ from conwalk.models.sites import AttentionSite, Refusal
 from conwalk.pipeline.chance import ChancePanel
 from conwalk.pipeline.collect import Collector
 from conwalk.pipeline.depth import DepthPanel
+from conwalk.pipeline.judge import verdicts
 from conwalk.pipeline.layers import WHOLE, LayerPanel, Place
 from conwalk.pipeline.provenance import layer_coordinates, provenance
 from conwalk.pipeline.selection import existing_heads
+from conwalk.pipeline.selection import panel as default_panel
 from conwalk.pipeline.source import Batches, Prompts, model_of
 from conwalk.pipeline.weights import WeightPanel
 from conwalk.results import assemble
@@ -176,12 +178,12 @@ def analyze(
     sites = watched.layers(layers)
     if not sites:
         raise _nothing(watched.refused)
-    panel = [m for m in metrics.ALL if m.default] if panel is None else panel
+    panel = default_panel(None) if panel is None else panel
     chosen = existing_heads(heads, min(s.n_heads for s in sites))
     run = _Run(
         sites=sites,
         layers=LayerPanel(panel, chosen),
-        weights=WeightPanel(panel, seed, chosen),
+        weights=WeightPanel(panel, model, seed, chosen),
         depth=DepthPanel(panel, [s.stack for s in sites]),
         chance=ChancePanel(panel, null_draws, seed),
         collector=_collector(batches, sites, chosen),
@@ -192,11 +194,15 @@ def analyze(
     run.collector.declare(RESIDUAL, (dims.PROMPT, dims.LAYER), _RESIDUAL_ATTRS)
     for part in (run.layers, run.weights, run.depth, run.chance):
         part.declare(run.collector)
+    run.weights.find_gains(sites, watched.probe)
     _pass_over(batches, watched, run, None if whole else BLOCK_ABOVE)
     run.finish(panel)
     return assemble(
         run.collector.variables,
-        layers=layer_coordinates(sites),
+        layers={
+            **layer_coordinates(sites),
+            "verdict": verdicts(run.collector.variables, len(sites), model.dtype),
+        },
         heads=chosen,
         prompts=run.names,
         tokens=[p.pieces for p in batches.prompts],

@@ -113,6 +113,10 @@ def _stack(column: Sequence[Kept | None]) -> dict[str, Any]:
 def _stack_one(parts: Sequence[Any], example: Any) -> Any:
     if not isinstance(example, Tensor):
         return list(parts)
+    if all(part is not None for part in parts):
+        return torch.stack(list(parts))
+    if not example.is_floating_point():
+        example = example.double()
     hole = torch.full_like(example, torch.nan)
     return torch.stack([hole if part is None else part for part in parts])
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from conwalk.errors import SelectionError
+from conwalk.metrics import ALL, Metric
 
 
 def numbers(text: str, what: str) -> list[int]:
@@ -25,6 +26,29 @@ def numbers(text: str, what: str) -> list[int]:
             raise SelectionError(f"{what} {text!r} runs backwards: write the smaller number first")
         chosen.update(range(start, stop + 1))
     return sorted(chosen)
+
+
+def panel(names: str | None) -> list[Metric]:
+    """The metrics of a comma-separated list of names.
+
+    Args:
+        names: names of metrics; ``default`` stands for those that run unasked, ``all`` for all;
+            None for the default.
+
+    Raises:
+        SelectionError: naming one that does not exist.
+    """
+    chosen: dict[str, Metric] = {}
+    known = {m.name: [m] for m in ALL}
+    known["all"], known["default"] = list(ALL), [m for m in ALL if m.default]
+    for name in (names or "default").replace(" ", "").split(","):
+        if name not in known:
+            raise SelectionError(
+                f"metric {name!r} does not exist: conwalk metrics lists the names; "
+                "all and default stand for several"
+            )
+        chosen |= {m.name: m for m in known[name]}
+    return [m for m in ALL if m.name in chosen]
 
 
 def existing_heads(wanted: Sequence[int] | None, n_heads: int) -> list[int] | None:
