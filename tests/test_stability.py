@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from conwalk import pipeline, tolerance
-from conwalk.connection import ConnectionWalk
+from conwalk.connection import ConnectionWalk, distances
 from conwalk.metrics import (
     LayerData,
     Metric,
@@ -153,9 +153,19 @@ def test_identical_layers_do_not_move(data: LayerData) -> None:
         if "_z" in name:
             assert values.isnan().all()
         elif "uniform" not in name:
-            slack = tolerance.rounding(torch.float64)
+            slack = tolerance.rounding(torch.float64, 9 * 9)
+            if "subspace" in name:
+                slack /= bottom_gap(data, name)
             assert (values[~values.isnan()] <= slack).all(), name
             assert not values[:-1].isnan().any(), name
+
+
+def bottom_gap(data: LayerData, name: str) -> float:
+    """How far the bottom of the spectrum is from the rest: eigenvectors are as sharp as that."""
+    suffix = next(s for s in ("_no_sink", "_value", "") if name.endswith(s))
+    graph = torch.tensor(naive_graphs(data)[suffix])
+    values = torch.linalg.eigvalsh(distances.normalised_laplacian(graph))
+    return float(values.diff()[stability.BOTTOM - 1]) if len(values) > stability.BOTTOM else 1.0
 
 
 def test_uniform_layers_are_at_their_uniform_kernel() -> None:
