@@ -41,8 +41,10 @@ _TERMS = (
 def _quantities(prefix: str, axes: tuple[str, ...], words: str) -> tuple[Quantity, ...]:
     return tuple(
         Quantity(
-            prefix + name, symbol + " / Σ μ_i ‖x_i‖²", axes, "1", bounds, f"{meaning}{words}",
-            "Theory §2",
+            prefix + name, symbol + " / Σ μ_i ‖x_i‖²", axes, "1",
+            # one token may hold more than the mean, which all are measured by
+            (bounds[0], None) if axes == _TOKEN else bounds,
+            f"{meaning}{words}", "Theory §2",
         )
         for name, symbol, bounds, meaning in _TERMS
     )  # fmt: skip
