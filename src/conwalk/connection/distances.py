@@ -261,11 +261,13 @@ def subspace_distance(
 
     Returns:
         √(mean_m sin²θ_m) over the angles of the smaller subspace, in [0, 1]; 0 if one contains
-        the other.
+        the other up to rounding, which the root would blow up.
     """
     rank, other = _rank(first), _rank(second)
     surplus = (first - second).square().sum((-2, -1)) - (rank - other).abs()
-    return (surplus.clamp(min=0) / (2 * torch.minimum(rank, other))).sqrt().clamp(max=1.0)
+    noise = tolerance.rounding(first.dtype, first.shape[-1]) * torch.maximum(rank, other)
+    surplus = torch.where(surplus <= noise, torch.zeros_like(surplus), surplus)
+    return (surplus / (2 * torch.minimum(rank, other))).sqrt().clamp(max=1.0)
 
 
 def _rank(projector: Tensor) -> Tensor:
