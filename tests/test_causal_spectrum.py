@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import dense_reference as naive
 from conwalk.connection import ConnectionWalk
+from conwalk.connection import causal_spectrum as spectrum
 from conwalk.connection.causal_spectrum import DiagonalCores, causal_leading, causal_spectrum
 from conwalk.errors import SelectionError, ShapeError
 from conwalk.pipeline import capture
@@ -102,6 +103,23 @@ def test_tokens_that_cannot_lead_are_not_solved(monkeypatch: Any):
     found = causal_leading(case.walk)
     assert found.tokens.tolist() == [int(radii.argmax())]
     assert 1 <= len(solved) <= 3
+
+
+@pytest.mark.parametrize(("size", "looked_at"), [(250.0, 4), (100.0, 1)])
+def test_norms_of_powers_rule_out_what_norms_do_not(size: float, looked_at: int, monkeypatch: Any):
+    # token 0 has 200 times the identity; the others a nilpotent block of this norm
+    eye = torch.eye(2).double()
+    maps = torch.stack([200 * eye, torch.tensor([[0.0, size], [0.0, 0.0]]).double()])
+    attention = torch.stack([torch.diag(torch.arange(4) == 0), torch.diag(torch.arange(4) > 0)])
+    walk = ConnectionWalk(attention.double(), maps, eye.expand(2, 2, 2))
+    solved, looked = [], []
+    solve, may_exceed = torch.linalg.eigvals, spectrum._may_exceed
+    monkeypatch.setattr(torch.linalg, "eigvals", lambda core: solved.append(1) or solve(core))
+    monkeypatch.setattr(
+        spectrum, "_may_exceed", lambda *core: looked.append(1) or may_exceed(*core)
+    )
+    assert causal_leading(walk, 2).values.tolist() == [200, 200]
+    assert (len(solved), len(looked)) == (1, looked_at)
 
 
 def test_a_shared_value_head_makes_the_matrix_small():

@@ -13,7 +13,8 @@ from conwalk.capture import watch
 from conwalk.connection import HeadTransports
 from conwalk.connection.fold import fold
 from conwalk.errors import SelectionError, ShapeError
-from conwalk.metrics import composition, folded, isometry, sink
+from conwalk.metrics import composition, isometry, sink
+from conwalk.metrics.folded import folded
 from conwalk.models import norms, probe
 from conwalk.nulls import gaussian
 from dense_reference import head_maps
@@ -61,7 +62,7 @@ def test_a_gain_that_does_not_fit_is_refused(gain: Tensor) -> None:
 
 
 def test_a_folded_metric_is_the_metric_under_another_name() -> None:
-    metric = folded.folded(isometry.METRIC)
+    metric = folded(isometry.METRIC)
     assert metric.name == "isometry_folded"
     assert [q.name for q in metric.quantities] == ["rho_folded"]
     assert metric.needs == isometry.METRIC.needs
@@ -72,16 +73,16 @@ def test_a_folded_metric_is_the_metric_under_another_name() -> None:
 
 
 def test_a_folded_metric_names_its_folded_null() -> None:
-    nulls = {q.name: q.null for q in folded.folded(composition.WITHIN).quantities}
+    nulls = {q.name: q.null for q in folded(composition.WITHIN).quantities}
     assert nulls["self_composition_folded"] == "composition_chance_folded"
     assert nulls["composition_chance_folded"] is None
-    (rho,) = folded.folded(isometry.METRIC).quantities
+    (rho,) = folded(isometry.METRIC).quantities
     assert rho.null == isometry.METRIC.quantities[0].null
 
 
 def test_a_metric_of_more_than_weights_has_no_folded_variant() -> None:
     with pytest.raises(SelectionError, match="sink reads rows"):
-        folded.folded(sink.METRIC)
+        folded(sink.METRIC)
 
 
 def gains(model: nn.Module) -> list[Tensor | None]:

@@ -159,6 +159,11 @@ def test_isometry_on_data_counts_what_scales_the_values() -> None:
         close(found["data_isometry_defect"][h], 1 - cka**2)
 
 
+def test_isometry_on_data_is_undefined_where_the_receiver_gates() -> None:
+    found = measure(data_isometry.METRIC, make_case(heads=2, gate=True))
+    assert all(value.shape == (2,) and value.isnan().all() for value in found.values())
+
+
 def test_isometry_on_data_of_isometries_of_one_token_and_of_zeros() -> None:
     q = orthogonal(4, count=2)
     x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -74,7 +74,7 @@ METRIC = Metric(
             "Theory §2 (c)",
         ),
     ),
-    chance="shuffled_gauge",
+    chance="gaussian_factors",
     needs="rows",
     compute=_rows,
     finish=_finish,

@@ -34,7 +34,7 @@ METRIC = Metric(
             "Theory §3", better="lower", null="Gaussian factors given the same vectors",
         ),
     ),
-    chance="shuffled_gauge",
+    chance="gaussian_factors",
     needs="heads",
     compute=_compute,
 )  # fmt: skip

@@ -35,7 +35,7 @@ def _by_chance(walk: ConnectionWalk, generator: torch.Generator) -> ConnectionWa
     heads = _by_weight(walk)
     return ConnectionWalk.from_transports(
         walk.attention[heads],
-        gaussian_maps(walk.transports, generator),
+        gaussian_maps(walk.transports.select(heads.tolist()), generator),
         value_scale=None if walk.value_scale is None else walk.value_scale[heads],
         output_gate=None if walk.output_gate is None else walk.output_gate[heads],
     )

@@ -61,7 +61,7 @@ METRIC = Metric(
             "Theory §3", better="higher", comparable=True,
         ),
     ),
-    chance="shuffled_gauge",
+    chance="gaussian_factors",
     needs="rows",
     compute=_rows,
     finish=_finish,

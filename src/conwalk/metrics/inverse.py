@@ -28,7 +28,7 @@ METRIC = Metric(
             "Theory §2 (c)", better="lower", null="1 for independent random head maps",
         ),
     ),
-    chance="shuffled_gauge",
+    chance="gaussian_factors",
     needs="heads",
     compute=_compute,
     default=False,
