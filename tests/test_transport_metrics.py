@@ -422,6 +422,29 @@ def test_gaussian_edges_are_as_isometric_as_chance() -> None:
     assert float(edges["edge_rho_chance"]) < 0.99
 
 
+@pytest.mark.parametrize("group", [1, 2])
+def test_the_chance_of_edges_gives_each_head_a_map_of_its_norm_whatever_its_number(
+    group: int,
+) -> None:
+    case = make_case(heads=3, group=group, queries=6, keys=6, bias=False, scale=True, seed=11)
+    sizes = torch.arange(1.0, 3 * group + 1, dtype=torch.float64) ** 3
+    case = case.change(W_O=case.W_O * sizes[:, None, None])
+    order = [2, 0, 1]
+    heads = [a * group + m for a in order for m in reversed(range(group))]
+    mixed = case.change(
+        attention=case.attention[heads],
+        W_V=case.W_V[order],
+        W_O=case.W_O[heads],
+        value_scale=case.value_scale[heads],
+    )
+    before, after = (measure(edge_isometry.METRIC, c) for c in (case, mixed))
+    for name, value in before.items():
+        close(after[name], value.numpy())
+    part = edge_isometry._by_chance(case.walk, torch.Generator().manual_seed(0))
+    places = [int((case.attention == a).all(-1).all(-1).nonzero()) for a in part.attention]
+    close(part.transports.norms(), case.walk.transports.norms()[places].numpy())
+
+
 def test_a_walk_without_edges_has_no_isometry_of_edges() -> None:
     case = make_case()
     found = measure(edge_isometry.METRIC, case.change(attention=0 * case.attention))

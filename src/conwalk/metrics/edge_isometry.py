@@ -32,19 +32,20 @@ def _compute(data: LayerData) -> Arrays:
 
 def _by_chance(walk: ConnectionWalk, generator: torch.Generator) -> ConnectionWalk:
     """The same gates over Gaussian maps, which heads get by their weight, not by their number."""
-    heads = _by_weight(walk)
+    part = walk.heads[_by_weight(walk).tolist()]
     return ConnectionWalk.from_transports(
-        walk.attention[heads],
-        gaussian_maps(walk.transports.select(heads.tolist()), generator),
-        value_scale=None if walk.value_scale is None else walk.value_scale[heads],
-        output_gate=None if walk.output_gate is None else walk.output_gate[heads],
+        part.attention,
+        gaussian_maps(part.transports, generator),
+        value_scale=part.value_scale,
+        output_gate=part.output_gate,
     )
 
 
 def _by_weight(walk: ConnectionWalk) -> Tensor:
-    """Heads by their attention, those that share a value map side by side."""
+    """Heads by what they carry, those that share a value map side by side."""
     group = walk.transports.group
-    weight = walk.attention.double().square().sum((1, 2)).unflatten(0, (-1, group))
+    carried = walk.attention.double().square().sum((1, 2)) * walk.transports.norms().double()
+    weight = carried.unflatten(0, (-1, group))
     groups = weight.sum(1).argsort(descending=True)
     return (groups[:, None] * group + weight[groups].argsort(1, descending=True)).flatten()
 
