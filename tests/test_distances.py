@@ -78,6 +78,11 @@ def test_rows_that_share_no_key_are_at_distance_one() -> None:
     first = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
     second = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     assert distances.total_variation(first, second) == 0.5
+    # one that is empty in one graph alone counts with the mass that the other has
+    second[0] = torch.tensor([0.0, 0.0, 1.0])
+    assert float(distances.total_variation(first, second)) == 0.5
+    pair = distances.total_variations(torch.stack([first, second]))
+    assert torch.equal(pair, torch.tensor([[0.0, 0.5], [0.5, 0.0]]))
 
 
 def test_pairs_of_layers_are_compared_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +181,8 @@ def test_principal_angles_of_known_planes() -> None:
 
 def test_degenerate_eigenvalues_are_taken_all_or_none() -> None:
     turn = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64)).Q
-    values = torch.tensor([0.0, 1.0, 1.0, 2.0], dtype=torch.float64)
+    # equal up to rounding
+    values = torch.tensor([0.0, 1.0, 1.0 + 4e-16, 2.0], dtype=torch.float64)
     other = turn.clone()
     c, s = math.cos(0.7), math.sin(0.7)
     other[:, 1], other[:, 2] = c * turn[:, 1] + s * turn[:, 2], c * turn[:, 2] - s * turn[:, 1]
