@@ -128,6 +128,14 @@ def test_a_partial_isometry_counts_on_its_own_subspace():
     assert _compatibility(walk)["transport_scale"] == pytest.approx(3)
 
 
+def test_heads_that_share_a_value_head_share_its_rank():
+    basis, out = _orthogonal(6)[:, :2], _orthogonal(6, 1)[:2]
+    attention = torch.softmax(_normal(2, 4, 4), -1)
+    walk = ConnectionWalk(attention, basis[None], torch.stack([out, out]))
+    assert largest_rank(walk) == 2
+    assert abs(_compatibility(walk)["metric_defect"]) <= 1e-12
+
+
 def test_unequal_scales_are_a_defect_that_a_scale_for_each_edge_takes_away():
     """Two heads with one isometry in two sizes, each alone on its edges."""
     turned = _orthogonal(3)
@@ -240,6 +248,13 @@ def test_what_has_no_edges_back_is_not_judged(kinds: dict[str, object]):
     found = inverse.METRIC.compute(LayerData(case.walk, case.x, case.y))
     assert set(found) == {q.name for q in inverse.METRIC.quantities}
     assert all(math.isnan(value) for value in found.values())
+
+
+def test_one_negative_weight_makes_a_walk_signed():
+    case = make_case()
+    assert not any(map(math.isnan, inverse_defects(case.walk)))
+    case.attention[0, 1, 2] = -1e-3
+    assert all(map(math.isnan, inverse_defects(case.walk)))
 
 
 @given(walk_cases(gate=False, square=True), st.integers(0, 99))

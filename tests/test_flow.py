@@ -81,6 +81,9 @@ def test_a_causal_walk_ends_on_token_0():
     assert stationary.stationary_law(walk).tolist() == [1, 0, 0, 0, 0, 0]
     assert math.isnan(stationary.flow_asymmetry(walk))
     assert not stationary.first_is_absorbing(_chain(4, 0))
+    escaping = walk.float()
+    escaping[0, 1] = 1e-9
+    assert not stationary.first_is_absorbing(escaping)
     leaking = walk.clone()
     leaking[0, 0] = 0.9
     assert not stationary.first_is_absorbing(leaking)
