@@ -1,6 +1,7 @@
 """``conwalk analyze``: the main job."""
 
 import json
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -16,21 +17,25 @@ TOKENS = 128
 _RESULTS = Path("conwalk-results")
 
 COLUMNS = {
-    "residual": ("residual", "{:.0e}"),
-    "row_sum_defect": ("row sums", "{:.0e}"),
+    "residual": ("resid", "{:.0e}"),
     "first_token_attention": ("first", "{:.2f}"),
     "sink_fraction": ("sinks", "{:.0%}"),
     "entropy_share": ("entropy", "{:.2f}"),
+    "curl_share": ("κ", "{:.2f}"),
+    "curl_share_chance": ("chance", "{:.2f}"),
     "rho": ("ρ", "{:.3f}"),
     "rho_null_mean": ("chance", "{:.3f}"),
     "rho_z": ("z", "{:+.0f}"),
     "edge_rank": ("r_eff", "{:.1f}"),
-    "edge_rank_chance": ("chance", "{:.1f}"),
+    "edge_rank_chance": ("chance", "{:.0f}"),
+    "depth_tv": ("TV", "{:.2f}"),
 }
 LEGEND = """\
-first: attention to token 0; sinks: heads with first > 0.3; entropy: share of even
-attention; ρ: isometry score, 1 = isometry; r_eff: effective rank of an edge;
-medians over heads, means over prompts; conwalk metrics says what each one is"""
+resid: residual of the rebuilt layer; first: attention to token 0; sinks: heads
+with first > 0.3; entropy: share of even attention; κ: share of the scores that
+no reversible walk has; ρ: isometry score, 1 = isometry, and its z; r_eff:
+effective rank of an edge; TV: distance of the walk from the next layer's.
+Medians over heads, means over prompts; `conwalk metrics` defines each one."""
 
 
 def folder_for(source: str, out: Path | None) -> Path:
@@ -102,6 +107,10 @@ def analyze(
         console.echo(f"results: {written}")
 
 
+def _number(style: str, value: float) -> str:
+    return "–" if math.isnan(value) else style.format(value)
+
+
 def show(source: str, found: "xr.Dataset") -> None:
     """The per-layer table, what was refused, and how to read it."""
     from conwalk import results
@@ -113,10 +122,12 @@ def show(source: str, found: "xr.Dataset") -> None:
         f"{source}: {len(table)} layers, {prompts} prompts, {tokens} tokens",
         ("layer", *(title for title, _ in shown.values())),
         (
-            (str(layer), *(style.format(row[name]) for name, (_, style) in shown.items()))
+            (str(layer), *(_number(style, row[name]) for name, (_, style) in shown.items()))
             for layer, row in table.iterrows()
         ),
     )
     console.echo(LEGEND)
+    for line in results.grouped([str(n) for n in table.index], list(found["verdict"].values)):
+        console.echo(line)
     for entry in results.refused(found):
         console.echo(f"refused: {entry['name']}: {entry['reason']}")
