@@ -282,7 +282,7 @@ def test_shuffled_layers_move_all_arrays_alike() -> None:
 
 
 def test_fresh_weights_are_those_of_the_architecture() -> None:
-    model = load(make_tiny("llama", dtype=torch.float64).train())
+    model = load(make_tiny("llama").double().train())
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
