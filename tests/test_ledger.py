@@ -119,6 +119,23 @@ def test_heads_are_ledgers_of_their_own(case: WalkCase):
             assert torch.allclose(value[h], getattr(alone, name), rtol=0, atol=1e-12 * size), name
 
 
+def test_the_ledger_of_a_head_is_that_of_its_walk():
+    case = make_case(heads=2, group=2, scale=True, bias=False)
+    heads = _measure(ledger.HEADS, case)
+    for h in range(4):
+        alone = replace(
+            case,
+            attention=case.attention[h : h + 1],
+            W_V=case.W_V[h // 2][None],
+            W_O=case.W_O[h : h + 1],
+            value_scale=case.value_scale[h : h + 1],
+        )
+        for name, value in _measure(ledger.METRIC, alone).items():
+            if name.startswith("energy_") and name != "energy_scale":
+                found = float(heads[f"head_{name}"][h])
+                assert found == pytest.approx(float(value), abs=1e-10), name
+
+
 @given(cases, st.sampled_from(ALL[:4]), st.integers(1, 3))
 def test_blocks_of_rows_give_what_the_whole_gives(case: WalkCase, metric: Metric, step: int):
     whole, blocks = _measure(metric, case), _measure(metric, case, step)
