@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from conwalk.connection import ConnectionWalk, edge_effective_ranks
+from conwalk.connection.edge_spectra import edge_rank_limit
 from conwalk.metrics.metric import LAYER, Arrays, LayerData, Metric, Quantity
 
 
@@ -15,19 +16,17 @@ def _rows(data: LayerData) -> Arrays:
         "weight": present.sum(-1),
         "rank": (present * rank.nan_to_num()).sum(-1),
         "chance": (present * _chance(walk)).sum(-1),
-        "largest": (present * _largest(walk)).sum(-1),
+        "largest": present.sum(-1) * edge_rank_limit(walk),
     }
 
 
-def _largest(walk: ConnectionWalk) -> int:
-    transports = walk.transports
-    most = walk.n_heads * transports.value_width
-    return min(transports.width_in, transports.width_out, most)
-
-
 def _chance(walk: ConnectionWalk) -> Tensor:
-    """Effective rank of every edge if the heads were independent Gaussian maps of one norm."""
-    square = walk.attention.square()
+    """Effective rank of every edge if the heads were Gaussian maps of one norm.
+
+    Heads that share a value map count as one: their output maps add up to one Gaussian map.
+    """
+    per_head = walk.attention.square().unflatten(0, (-1, walk.transports.group))
+    square = per_head.sum(1)
     heads = square.sum(0).square() / square.square().sum(0)
     k, d = walk.transports.value_width, walk.transports.width_in
     return (1 / (1 / (k * heads) + 2 / d)).nan_to_num()
@@ -52,12 +51,12 @@ METRIC = Metric(
         ),
         Quantity(
             "edge_rank_chance", "1 / (1/(k H₂) + 2/d)", LAYER, "1", (0.0, None),
-            "the same for independent Gaussian head maps of equal norm, mixed by the same gates",
+            "the same for Gaussian head maps of equal norm, shared and mixed in the same way",
             "Theory §3", comparable=True,
         ),
         Quantity(
-            "edge_rank_share", "r_eff / min(d, Hk)", LAYER, "1", (0.0, 1.0),
-            "the same as a share of the largest rank an edge could have",
+            "edge_rank_share", "r_eff / min(d, H_V k)", LAYER, "1", (0.0, 1.0),
+            "the same as a share of the largest rank an edge could have; H_V value heads",
             "Theory §3", better="higher", comparable=True,
         ),
     ),

@@ -90,7 +90,7 @@ class ChancePanel:
 def _compare(name: str, drawn: Sequence[Arrays], place: Place, collector: Collector) -> None:
     draws = [_numbers(arrays, name) for arrays in drawn]
     size = tuple(slice(0, n) for n in draws[0].shape)
-    observed = collector.variables[name].values[(*place, *size)]
+    observed = np.asarray(collector.variables[name].values[(*place, *size)])
     beside = nulls.compare(observed, draws)
     collector.put_numbers(f"{name}_null_mean", place, beside.mean)
     collector.put_numbers(f"{name}_null_sd", place, beside.sd)
