@@ -117,9 +117,7 @@ def test_a_padded_batch_gives_what_single_prompts_give() -> None:
     alone = analyze(model, IDS)
     batched = analyze(model, IDS, batch_size=2)
     for name in alone.data_vars:
-        close = np.allclose(
-            alone[name], batched[name], rtol=1e-4, atol=1e-5, equal_nan=True
-        )
+        close = np.allclose(alone[name], batched[name], rtol=1e-4, atol=1e-5, equal_nan=True)
         assert close or name.endswith(("_z", "_z_no_sink", "_z_value")), name
 
 

@@ -122,7 +122,7 @@ def show(source: str, found: "xr.Dataset") -> None:
         f"{source}: {len(table)} layers, {prompts} prompts, {tokens} tokens",
         ("layer", *(title for title, _ in shown.values())),
         (
-            (str(layer), *(_number(style, row[name]) for name, (_, style) in shown.items()))
+            (str(layer), *(_number(style, float(row[name])) for name, (_, style) in shown.items()))
             for layer, row in table.iterrows()
         ),
     )
