@@ -277,6 +277,15 @@ def test_layers_that_drift_are_nearer_than_chance_and_shuffled_ones_are_not() ->
     assert 0.5 < z.std() < 1.5
 
 
+@given(seed=st.integers(0, 10**6))
+def test_two_layers_have_one_order_and_so_no_z(seed: int) -> None:
+    found = measure(layer_order.METRIC, [layer(seed, 6), layer(seed + 1, 6)])
+    assert float(found["depth_tv_null_sd"][0]) == 0
+    for suffix in VARIANTS:
+        assert found[f"depth_tv_z{suffix}"].isnan().all()
+        assert found[f"depth_tv_order_z{suffix}"].isnan().all()
+
+
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 4))
 def test_the_lifted_curve_and_matrix_are_those_of_dense_operators(seed: int, n: int) -> None:
     layers = [layer(seed + k, n) for k in range(3)]
@@ -327,6 +336,12 @@ def test_the_fixed_kernel_explains_all_of_equal_and_none_of_unrelated_graphs() -
 @pytest.mark.parametrize("prompts", [[layer(0)], [layer(0, 1), layer(1, 1)]])
 def test_one_prompt_or_one_token_says_nothing_about_a_fixed_kernel(prompts: list) -> None:
     assert all(v.isnan() for v in measure(fixed_kernel.METRIC, prompts).values())
+
+
+def test_rounding_around_the_uniform_kernel_is_no_energy() -> None:
+    even = torch.full((3, 7, 7), 1 / 7, dtype=torch.float64)
+    noise = 1e-16 * torch.randn(3, 7, 7, generator=torch.Generator().manual_seed(0)).double()
+    assert fixed_kernel.fixed_kernel_r2(even + noise).isnan()
 
 
 def test_nothing_moves_with_gauge_head_order_or_basis() -> None:

@@ -31,7 +31,7 @@ def pairwise(
     n_layers = len(objects)
     rows = [distance(objects[layer], objects[layer:]) for layer in range(n_layers)]
     upper = torch.stack([pad(row, (n_layers - len(row), 0)) for row in rows])
-    return upper + upper.triu(1).mT
+    return upper + upper.mT
 
 
 def adjacent(distance: Distance, objects: Float[Tensor, "layer *rest"]) -> Float[Tensor, " layer"]:
