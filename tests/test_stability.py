@@ -286,6 +286,21 @@ def test_two_layers_have_one_order_and_so_no_z(seed: int) -> None:
         assert found[f"depth_tv_order_z{suffix}"].isnan().all()
 
 
+@given(share=st.floats(0.05, 0.9))
+def test_layers_that_are_all_equally_far_apart_have_no_z(share: float) -> None:
+    data = layer(0, 6)
+
+    def at(key: int) -> LayerData:
+        attention = torch.full((4, 6, 6), (1 - share) / 6, dtype=torch.float64)
+        attention[..., key] += share
+        walk = ConnectionWalk.from_transports(attention, data.walk.transports)
+        return LayerData(walk, data.value_input)
+
+    found = measure(layer_order.METRIC, [at(key) for key in range(5)])
+    assert found["depth_tv_z"].isnan().all()
+    assert found["depth_tv_order_z"].isnan().all()
+
+
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 4))
 def test_the_lifted_curve_and_matrix_are_those_of_dense_operators(seed: int, n: int) -> None:
     layers = [layer(seed + k, n) for k in range(3)]
