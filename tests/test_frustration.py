@@ -96,6 +96,7 @@ def test_the_iterative_solution_is_the_dense_one(monkeypatch: pytest.MonkeyPatch
     graph = _random_graph(12, 3, 0)
     values, _ = graph.leading(4)
     monkeypatch.setattr("conwalk.connection.symmetrised._DENSE", 1)
+    monkeypatch.setattr("conwalk.connection.symmetrised.linalg", None)
     iterated, fields = graph.leading(4)
     assert torch.allclose(values, iterated)
     assert fields.shape == (4, 12, 3)
@@ -170,6 +171,12 @@ def test_signs_on_a_triangle_by_hand():
     found = frustration(ConnectionGraph(weights, signs))
     assert found.value == pytest.approx(2 / 3)
     assert found.bound == pytest.approx(1 / 2)
+
+
+def test_the_spectral_gauge_alone_flattens_what_is_flat(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("conwalk.connection.frustration._SWEEPS", 0)
+    walk = group_walk(reversible_kernel(7, 3), flat_transports(random_frames(7, 3)))
+    assert frustration(symmetrise(walk)).value < CLOSE
 
 
 def test_sweeps_better_the_rounded_gauge(monkeypatch: pytest.MonkeyPatch):

@@ -112,6 +112,14 @@ def test_a_head_has_the_products_of_two_spectra(case: WalkCase, head: int):
     assert np.allclose(dense, walk.to_dense(), rtol=0, atol=CLOSE * size**2)
 
 
+def test_a_causal_head_has_the_diagonal_of_its_attention():
+    case = make_case(kind="causal", heads=1, scale=True)
+    assert case.value_scale is not None
+    diagonal = case.attention[0].diagonal() * case.value_scale[0]
+    of_tokens, _ = kronecker_factors(case.walk)
+    assert torch.equal(of_tokens, diagonal.cdouble())
+
+
 @pytest.mark.parametrize(
     "walk",
     [make_case().walk, make_case(heads=1, gate=True).walk, make_case(heads=1, queries=3).walk],
@@ -188,6 +196,7 @@ def test_a_zero_walk_and_one_number():
     one = torch.ones(1, 1, 1).double()
     zero = _measure(ConnectionWalk(one, 0 * one, one))
     assert zero["spectral_radius"] == zero["normality_departure"] == 0.0
+    assert zero["spectral_radius_share"] == zero["numerical_abscissa_share"] == 0.0
     number = _measure(ConnectionWalk(one, -3 * one, one))
     assert number["spectral_radius"] == number["operator_norm"] == 3.0
     assert (number["numerical_abscissa_share"], number["connection_gap"]) == (-1.0, 1.0)

@@ -159,7 +159,7 @@ def causal_leading(walk: ConnectionWalk, count: int = 1) -> LeadingEigenvalues:
 def _may_exceed(core: Float[Tensor, "core core"], bound: float) -> bool:
     """Say whether an eigenvalue may be larger than a bound, from norms of powers."""
     if bound == 0:
-        return bool(core.any())
+        return True
     power = core / bound
     for _ in range(_SQUARINGS):
         size = torch.linalg.matrix_norm(power)

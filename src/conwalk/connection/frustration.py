@@ -55,7 +55,7 @@ def frustration(graph: ConnectionGraph) -> Frustration:
     # Row a of the frame of a token is the a-th field there, made orthogonal.
     gauge = _complete(fields.transpose(0, 1))
     value = gauge_frustration(graph, gauge)
-    for _ in range(_SWEEPS if value > 0 else 0):
+    for _ in range(_SWEEPS):
         gauge = _sweep(graph, gauge)
         before, value = value, gauge_frustration(graph, gauge)
         if before - value <= before * tolerance.rounding(gauge.dtype):

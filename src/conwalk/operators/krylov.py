@@ -142,7 +142,6 @@ def singular_triplets(
     Raises:
         ShapeError: ``count`` is below 1, or NaN or infinite numbers.
     """
-    count = min(count, *operator.shape)
     span = symmetric_eigenpairs(
         operator.H @ operator, count, dense_up_to=dense_up_to, restarts=restarts
     )
