@@ -129,6 +129,10 @@ def test_what_has_not_converged_is_left_out_and_said():
     triplets = singular_triplets(operator, 4, restarts=1)
     assert not triplets.converged
     assert len(triplets.values) < 4
+    nothing = eigenpairs(_operator(np.diag(values[1:])), 4, restarts=1)
+    assert not nothing.converged
+    assert nothing.vectors.shape == (0, 800, 1)
+    assert len(singular_triplets(_operator(np.diag(values[1:])), 4, restarts=1).values) == 0
 
 
 @pytest.mark.parametrize("size", [5, 700])

@@ -73,7 +73,8 @@ def test_departure_is_what_the_eigenvalues_leave(case: WalkCase):
     assert abs(found.value**2 * total - (total - moduli)) < 1e-6 * max(1.0, total)
     assert 0 <= found.value <= 1
     assert (found.bound is None) == (case.output_gate is not None)
-    assert found.bound is None or found.value <= found.bound + CLOSE
+    # rounding is in the squares: the root of it is far larger
+    assert found.bound is None or found.value**2 <= found.bound**2 + CLOSE
 
 
 def test_departure_of_normal_and_nilpotent_walks():
