@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from conwalk import tolerance
-from conwalk.connection import distances, shuffled_layers
+from conwalk.connection import distances, graph_spectra, shuffled_layers
 from conwalk.connection.graphs import uniform_graph, without_sink
 
 TIGHT = tolerance.rounding(torch.float64, 100)
@@ -38,16 +38,16 @@ stacks = st.builds(
 
 
 def eigen(graph: Tensor) -> tuple[Tensor, Tensor]:
-    values, vectors = torch.linalg.eigh(distances.normalised_laplacian(graph))
+    values, vectors = torch.linalg.eigh(graph_spectra.normalised_laplacian(graph))
     return values, vectors
 
 
 def heat(graph: Tensor) -> Tensor:
-    return distances.heat_kernel(*eigen(graph), 1.0)
+    return graph_spectra.heat_kernel(*eigen(graph), 1.0)
 
 
 def bottom(graph: Tensor) -> Tensor:
-    return distances.bottom_projector(*eigen(graph), 2)
+    return graph_spectra.bottom_projector(*eigen(graph), 2)
 
 
 def naive_tv(p: np.ndarray, q: np.ndarray) -> float:
@@ -117,16 +117,16 @@ def test_relative_frobenius_reaches_its_ends() -> None:
 
 @given(graphs=stacks)
 def test_the_spectral_distance_is_a_best_matching(graphs: Tensor) -> None:
-    spectra = distances.singular_spectra(graphs)
+    spectra = graph_spectra.singular_spectra(graphs)
     first, second = (np.linalg.svd(g.numpy(), compute_uv=False) for g in graphs[:2])
     best = min(np.abs(first - np.array(p)).mean() for p in itertools.permutations(second[:6]))
-    found = float(distances.spectral_wasserstein(spectra[0], spectra[1]))
+    found = float(graph_spectra.spectral_wasserstein(spectra[0], spectra[1]))
     assert abs(found - best) <= TIGHT
 
 
 @given(graphs=stacks)
 def test_the_laplacian_is_symmetric_with_spectrum_in_zero_two(graphs: Tensor) -> None:
-    laplacian = distances.normalised_laplacian(graphs)
+    laplacian = graph_spectra.normalised_laplacian(graphs)
     values = torch.linalg.eigvalsh(laplacian)
     assert torch.equal(laplacian, laplacian.mT)
     assert values.min() >= -TIGHT
@@ -141,7 +141,7 @@ def test_the_laplacian_is_symmetric_with_spectrum_in_zero_two(graphs: Tensor) ->
 
 def test_a_token_without_edges_is_not_at_the_bottom_of_the_spectrum() -> None:
     graph = without_sink(stochastic(1, 4, 0)[0])
-    laplacian = distances.normalised_laplacian(graph)
+    laplacian = graph_spectra.normalised_laplacian(graph)
     assert torch.equal(laplacian[0], torch.eye(4, dtype=torch.float64)[0])
 
 
@@ -149,8 +149,8 @@ def test_a_token_without_edges_is_not_at_the_bottom_of_the_spectrum() -> None:
 def test_the_heat_kernel_is_the_matrix_exponential(graphs: Tensor) -> None:
     values, vectors = eigen(graphs)
     for time in (0.5, 3.0):
-        wanted = torch.linalg.matrix_exp(-time * distances.normalised_laplacian(graphs))
-        found = distances.heat_kernel(values, vectors, time)
+        wanted = torch.linalg.matrix_exp(-time * graph_spectra.normalised_laplacian(graphs))
+        found = graph_spectra.heat_kernel(values, vectors, time)
         assert torch.allclose(found, wanted, rtol=0, atol=TIGHT)
 
 
@@ -161,8 +161,8 @@ def test_subspace_distance_is_the_sines_of_the_principal_angles(
     generator = torch.Generator().manual_seed(seed)
     bases = torch.linalg.qr(torch.randn(2, n, n, generator=generator, dtype=torch.float64)).Q
     first, second = bases[0, :, : min(p, n)], bases[1, :, : min(q, n)]
-    angles = distances.principal_angles(first, second)
-    found = distances.subspace_distance(first @ first.mT, second @ second.mT)
+    angles = graph_spectra.principal_angles(first, second)
+    found = graph_spectra.subspace_distance(first @ first.mT, second @ second.mT)
     wanted = angles.sin().square().mean().sqrt()
     # an angle of 0 is known to the root of rounding
     assert abs(float(found - wanted)) <= math.sqrt(TIGHT)
@@ -172,10 +172,10 @@ def test_subspace_distance_is_the_sines_of_the_principal_angles(
 def test_principal_angles_of_known_planes() -> None:
     basis = torch.eye(3, dtype=torch.float64)
     tilted = torch.stack([basis[0], (basis[1] + basis[2]) / math.sqrt(2)], 1)
-    angles = distances.principal_angles(basis[:, :2], tilted)
+    angles = graph_spectra.principal_angles(basis[:, :2], tilted)
     wanted = torch.tensor([0.0, math.pi / 4], dtype=torch.float64)
     assert torch.allclose(angles, wanted, atol=1e-7)
-    found = distances.subspace_distance(basis[:, :2] @ basis[:, :2].mT, tilted @ tilted.mT)
+    found = graph_spectra.subspace_distance(basis[:, :2] @ basis[:, :2].mT, tilted @ tilted.mT)
     assert float(found) == pytest.approx(math.sqrt(0.25))
 
 
@@ -186,23 +186,23 @@ def test_degenerate_eigenvalues_are_taken_all_or_none() -> None:
     other = turn.clone()
     c, s = math.cos(0.7), math.sin(0.7)
     other[:, 1], other[:, 2] = c * turn[:, 1] + s * turn[:, 2], c * turn[:, 2] - s * turn[:, 1]
-    first = distances.bottom_projector(values, turn, 2)
-    second = distances.bottom_projector(values, other, 2)
+    first = graph_spectra.bottom_projector(values, turn, 2)
+    second = graph_spectra.bottom_projector(values, other, 2)
     assert float(first.trace()) == pytest.approx(3)
     assert torch.allclose(first, second, atol=TIGHT)
-    assert float(distances.bottom_projector(values, turn, 9).trace()) == pytest.approx(4)
+    assert float(graph_spectra.bottom_projector(values, turn, 9).trace()) == pytest.approx(4)
     # a plane inside a space is at distance 0 from it
-    plane = distances.bottom_projector(values, turn, 1)
-    assert float(distances.subspace_distance(plane, first)) <= math.sqrt(TIGHT)
+    plane = graph_spectra.bottom_projector(values, turn, 1)
+    assert float(graph_spectra.subspace_distance(plane, first)) <= math.sqrt(TIGHT)
 
 
 RULERS = {
     "tv": (distances.total_variation, lambda g: g),
     "frobenius": (distances.frobenius, lambda g: g),
     "relative_frobenius": (distances.relative_frobenius, lambda g: g),
-    "spectrum": (distances.spectral_wasserstein, distances.singular_spectra),
+    "spectrum": (graph_spectra.spectral_wasserstein, graph_spectra.singular_spectra),
     "heat": (distances.frobenius, heat),
-    "subspace": (distances.subspace_distance, bottom),
+    "subspace": (graph_spectra.subspace_distance, bottom),
 }
 
 

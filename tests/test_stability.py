@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from conwalk import pipeline, tolerance
-from conwalk.connection import ConnectionWalk, distances
+from conwalk.connection import ConnectionWalk, graph_spectra
 from conwalk.metrics import (
     LayerData,
     Metric,
@@ -164,7 +164,7 @@ def bottom_gap(data: LayerData, name: str) -> float:
     """How far the bottom of the spectrum is from the rest: eigenvectors are as sharp as that."""
     suffix = next(s for s in ("_no_sink", "_value", "") if name.endswith(s))
     graph = torch.tensor(naive_graphs(data)[suffix])
-    values = torch.linalg.eigvalsh(distances.normalised_laplacian(graph))
+    values = torch.linalg.eigvalsh(graph_spectra.normalised_laplacian(graph))
     return float(values.diff()[stability.BOTTOM - 1]) if len(values) > stability.BOTTOM else 1.0
 
 
@@ -227,6 +227,17 @@ def test_what_has_no_graph_is_nan_and_not_an_error() -> None:
     assert cross[f"depth_subspace_{stability.BOTTOM}_matrix"].isnan().all()
     for name in ("depth_tv", "depth_frobenius", "depth_spectrum", "depth_lifted"):
         assert (cross[name][:-1] > 0).all(), name
+
+
+def test_a_kernel_without_a_bottom_of_its_own_is_no_yardstick() -> None:
+    """Even attention over all keys has one eigenvalue 0 and all others 1: no bottom of 8."""
+    name = f"depth_subspace_{stability.BOTTOM}"
+    full = measure(stability.DIFFUSION, [layer(k, 12, causal=False) for k in range(3)])
+    assert (full[name][:-1] > 0).all()
+    assert full[f"{name}_relative"].isnan().all()
+    causal = measure(stability.DIFFUSION, [layer(k, 12) for k in range(3)])
+    ratio = causal[f"{name}_relative"][:-1]
+    assert ((ratio > 0) & (ratio <= 2)).all()
 
 
 def test_layers_that_reach_different_keys_have_their_own_uniform_kernels() -> None:

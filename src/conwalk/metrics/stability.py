@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from conwalk import dims
-from conwalk.connection import distances, graphs
+from conwalk.connection import distances, graph_spectra, graphs
 from conwalk.metrics.depth_graphs import VARIANTS, keep_graphs, read_graphs, unanswered
 from conwalk.metrics.metric import LAYER, Arrays, Metric, Quantity
 
@@ -33,8 +33,8 @@ class Ruler:
         meaning: what it compares.
         bound: its largest value, or None.
         distance: the function.
-        absolute: the same before it is made relative to the size of the graphs, whose ratio to
-            the distance to the uniform kernel is bounded; the distance itself by default.
+        absolute: what is divided by the same to the uniform kernel: the distance as a metric, not
+            relative to the size of the graphs and NaN where it is none; itself by default.
         all_pairs: the function for all pairs of layers, where there is a faster one.
     """
 
@@ -93,16 +93,16 @@ def _graph_itself(stacked: Float[Tensor, "layer query key"]) -> dict[str, Tensor
 
 
 def _spectra(stacked: Float[Tensor, "layer query key"]) -> dict[str, Tensor]:
-    return {"spectrum": distances.singular_spectra(stacked)}
+    return {"spectrum": graph_spectra.singular_spectra(stacked)}
 
 
 def _diffusion(stacked: Float[Tensor, "layer query key"]) -> dict[str, Tensor]:
     names = [*(f"heat_{time}" for time in HEAT_TIMES), f"subspace_{BOTTOM}"]
     if stacked.shape[1] != stacked.shape[2]:
         return dict.fromkeys(names, stacked.new_full((len(stacked), 1, 1), torch.nan))
-    values, vectors = torch.linalg.eigh(distances.normalised_laplacian(stacked.double()))
-    heat = [distances.heat_kernel(values, vectors, float(time)) for time in HEAT_TIMES]
-    bottom = distances.bottom_projector(values, vectors, BOTTOM)
+    values, vectors = torch.linalg.eigh(graph_spectra.normalised_laplacian(stacked.double()))
+    heat = [graph_spectra.heat_kernel(values, vectors, float(time)) for time in HEAT_TIMES]
+    bottom = graph_spectra.bottom_projector(values, vectors, BOTTOM)
     return dict(zip(names, [*heat, bottom], strict=True))
 
 
@@ -185,7 +185,7 @@ _FROBENIUS = Ruler(
 )  # fmt: skip
 _SPECTRUM = Ruler(
     "spectrum", "mean_m |σ_m − σ'_m|", "Wasserstein-1 of the singular spectra", None,
-    distances.spectral_wasserstein,
+    graph_spectra.spectral_wasserstein,
 )  # fmt: skip
 _HEAT = tuple(
     Ruler(
@@ -198,7 +198,7 @@ _HEAT = tuple(
 _SUBSPACE = Ruler(
     f"subspace_{BOTTOM}", "√(mean_m sin²θ_m)",
     f"principal angles of the bottom {BOTTOM} dimensions of the symmetrised graphs' Laplacians",
-    1.0, distances.subspace_distance,
+    1.0, graph_spectra.subspace_distance, graph_spectra.equal_rank_distance,
 )  # fmt: skip
 
 TV, TV_MATRIX = _family("tv", _graph_itself, (_TV,), default=True)
