@@ -13,7 +13,7 @@ from conwalk.connection import ConnectionWalk
 from conwalk.connection import causal_spectrum as spectrum
 from conwalk.connection.causal_spectrum import DiagonalCores, causal_leading, causal_spectrum
 from conwalk.errors import SelectionError, ShapeError
-from conwalk.pipeline import capture
+from conwalk.pipeline import capture_layer
 from group_walks import matching_distance
 from walk_cases import WalkCase, make_case
 
@@ -174,7 +174,7 @@ def test_a_gauge_changes_nothing(case: WalkCase):
 
 
 def test_six_tokens_of_a_trained_decoder(smollm: Any):
-    layer = capture(smollm, "The lighthouse keeper counted the ships", 12, max_length=6)
+    layer = capture_layer(smollm, "The lighthouse keeper counted the ships", 12, max_length=6)
     walk = layer.walk.to(dtype=torch.float64)
     found = causal_spectrum(walk)
     assert (found.values.shape, found.zeros) == ((6, 192), 384)

@@ -1,6 +1,6 @@
 """The attention of any trained transformer as what it exactly is: a connection walk.
 
-Jobs: :func:`load`, :func:`analyze`, :func:`verify`, :func:`walk`, :func:`capture`.
+Jobs: :func:`load`, :func:`analyze`, :func:`verify`, :func:`walk`, :func:`capture_layer`.
 Objects to compute with: :class:`ConnectionWalk`, :class:`ConnectionLaplacian`,
 :class:`HeadTransports`. Every error is a :class:`ConwalkError`.
 """
@@ -24,7 +24,7 @@ from conwalk.errors import (
 if TYPE_CHECKING:
     from conwalk.connection import ConnectionLaplacian, ConnectionWalk, HeadTransports
     from conwalk.models import Model, load
-    from conwalk.pipeline import analyze, capture, verify, walk
+    from conwalk.pipeline import analyze, capture_layer, verify, walk
     from conwalk.results import read
 
 __version__ = "0.1.0"
@@ -36,7 +36,7 @@ _HOMES = {
     "HeadTransports": "conwalk.connection",
     "Model": "conwalk.models",
     "analyze": "conwalk.pipeline",
-    "capture": "conwalk.pipeline",
+    "capture_layer": "conwalk.pipeline",
     "load": "conwalk.models",
     "read": "conwalk.results",
     "verify": "conwalk.pipeline",
@@ -59,7 +59,7 @@ __all__ = [
     "SourceError",
     "TextError",
     "analyze",
-    "capture",
+    "capture_layer",
     "load",
     "read",
     "verify",

@@ -1,6 +1,5 @@
 """Whether a head's nearest isometry is a reflection, as a constant connection needs (Theory §3)."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 

@@ -3,6 +3,7 @@
 from conwalk.metrics import (
     compatibility,
     composition,
+    curvature,
     data_isometry,
     edge_isometry,
     edge_rank,
@@ -49,6 +50,7 @@ ALL: tuple[Metric, ...] = (
     edge_rank.METRIC,
     edge_isometry.METRIC,
     *spectrum.METRICS,
+    *curvature.METRICS,
     sink.METRIC,
     entropy.METRIC,
     *stability.METRICS,

@@ -64,6 +64,7 @@ HOLONOMY = Metric(
     needs="heads",
     compute=_holonomy,
     default=False,
+    chance="gaussian_factors",
 )  # fmt: skip
 
 FRUSTRATION = Metric(
@@ -89,6 +90,7 @@ FRUSTRATION = Metric(
     needs="heads",
     compute=_frustration,
     default=False,
+    chance="gaussian_factors",
 )  # fmt: skip
 
 METRICS = (HOLONOMY, FRUSTRATION)

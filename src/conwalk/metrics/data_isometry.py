@@ -35,6 +35,7 @@ METRIC = Metric(
         ),
     ),
     chance="gaussian_factors",
+    default=False,
     needs="heads",
     compute=_compute,
 )  # fmt: skip

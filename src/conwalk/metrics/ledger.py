@@ -162,6 +162,7 @@ METRIC = Metric(
     needs="rows",
     compute=_rows,
     finish=_finish,
+    default=False,
 )  # fmt: skip
 
 FITTED = Metric(

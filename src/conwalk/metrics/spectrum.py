@@ -131,6 +131,7 @@ SPECTRUM = Metric(
     needs="heads",
     compute=_spectrum,
     default=False,
+    chance="gaussian_factors",
 )  # fmt: skip
 
 NORMALITY = Metric(
@@ -151,6 +152,7 @@ NORMALITY = Metric(
     needs="heads",
     compute=_normality,
     default=False,
+    chance="gaussian_factors",
 )  # fmt: skip
 
 METRICS = (SPECTRUM, NORMALITY)

@@ -1,7 +1,7 @@
 """The jobs: verify, analyze, and one walk out of a running model."""
 
 from conwalk.pipeline.analysis import analyze
-from conwalk.pipeline.one_layer import capture, walk
+from conwalk.pipeline.one_layer import capture_layer, walk
 from conwalk.pipeline.verification import LayerProof, Verification, verify
 
-__all__ = ["LayerProof", "Verification", "analyze", "capture", "verify", "walk"]
+__all__ = ["LayerProof", "Verification", "analyze", "capture_layer", "verify", "walk"]

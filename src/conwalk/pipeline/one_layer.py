@@ -11,7 +11,7 @@ from conwalk.pipeline.source import Batches, Prompts, model_of
 from conwalk.theorems import reconstruction_residual
 
 
-def capture(
+def capture_layer(
     model: Model | nn.Module | str,
     prompt: Prompts,
     layer: int,
@@ -66,5 +66,5 @@ def walk(
     stack: str | None = None,
     max_length: int | None = None,
 ) -> ConnectionWalk:
-    """One attention layer on one prompt as an exact connection walk; see :func:`capture`."""
-    return capture(model, prompt, layer, stack=stack, max_length=max_length).walk
+    """One attention layer on one prompt as an exact connection walk; see :func:`capture_layer`."""
+    return capture_layer(model, prompt, layer, stack=stack, max_length=max_length).walk
