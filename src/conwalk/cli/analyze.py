@@ -1,7 +1,6 @@
 """``conwalk analyze``: the main job."""
 
 import json
-import math
 import shlex
 import sys
 from pathlib import Path
@@ -107,27 +106,27 @@ def analyze(
         console.echo(f"results: {written}")
 
 
-def _number(style: str, value: float) -> str:
-    return "–" if math.isnan(value) else style.format(value)
+def _number(style: str, value: float | None) -> str:
+    return "–" if value is None else style.format(value)
 
 
 def show(source: str, found: "xr.Dataset") -> None:
     """The per-layer table, what was refused, and how to read it."""
     from conwalk import results
 
-    table = results.layer_table(found)
-    shown = {name: c for name, c in COLUMNS.items() if name in table}
+    rows = results.layer_records(found)
+    shown = {name: c for name, c in COLUMNS.items() if name in found}
     prompts, tokens = found.sizes["prompt"], int(found["n_tokens"].sum())
     console.table(
-        f"{source}: {len(table)} layers, {prompts} prompts, {tokens} tokens",
+        f"{source}: {len(rows)} layers, {prompts} prompts, {tokens} tokens",
         ("layer", *(title for title, _ in shown.values())),
         (
-            (str(layer), *(_number(style, float(row[name])) for name, (_, style) in shown.items()))
-            for layer, row in table.iterrows()
+            (str(row["layer"]), *(_number(style, row[name]) for name, (_, style) in shown.items()))
+            for row in rows
         ),
     )
     console.echo(LEGEND)
-    for line in results.grouped([str(n) for n in table.index], list(found["verdict"].values)):
+    for line in results.grouped([str(row["layer"]) for row in rows], list(found["verdict"].values)):
         console.echo(line)
     for entry in results.refused(found):
         console.echo(f"refused: {entry['name']}: {entry['reason']}")
