@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from conwalk import dims
@@ -143,12 +144,33 @@ def test_prompts_are_compared_layer_by_layer_among_those_of_one_length() -> None
     np.testing.assert_array_equal(read(collector, "count"), [2, 2, np.nan])
 
 
-def test_of_lengths_equally_frequent_the_longer_is_taken() -> None:
+@pytest.mark.parametrize("lengths", [(5, 3), (3, 5)])
+def test_of_lengths_equally_frequent_the_longer_is_taken(lengths: tuple[int, int]) -> None:
     panel, collector, _ = make(["self"], prompts=2)
-    panel.take(data(1.0, 5), 0, 0)
-    panel.take(data(2.0, 3), 1, 0)
+    for prompt, n in enumerate(lengths):
+        panel.take(data(float(n), n), prompt, 0)
     panel.finish(collector)
-    assert read(collector, "total")[0] == 1
+    assert read(collector, "total")[0] == 5
+
+
+def test_whole_numbers_have_holes_too() -> None:
+    seen: list[torch.Tensor] = []
+
+    def keep(layer: LayerData) -> dict[str, torch.Tensor]:
+        return {"tokens": torch.tensor(layer.walk.n_queries)}
+
+    def finish(kept: Any) -> dict[str, torch.Tensor]:
+        seen.append(kept["tokens"])
+        return {"tokens": kept["tokens"]}
+
+    panel = DepthPanel([Metric("n", (quantity("tokens"),), "depth", keep, finish)], ["self"] * 3)
+    collector = Collector(1, 3, {})
+    panel.declare(collector)
+    for place in (0, 2):
+        panel.take(data(1.0, 4), 0, place)
+    panel.finish_prompt(0, collector)
+    np.testing.assert_array_equal(seen[0], [4, np.nan, 4])
+    np.testing.assert_array_equal(read(collector, "tokens")[0], [4, np.nan, 4])
 
 
 def test_walks_are_kept_by_reference_and_listed_with_their_holes() -> None:
