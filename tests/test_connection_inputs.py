@@ -48,7 +48,7 @@ def test_empty_arrays(name: str):
         _ = broken.walk
 
 
-@pytest.mark.parametrize("name", set(_PARTS) - {"W_V"})
+@pytest.mark.parametrize("name", sorted({*_PARTS} - {"W_V"}))
 def test_another_dtype_than_the_rest(name: str):
     broken = _CASE.change(**{name: getattr(_CASE, name).float()})
     with pytest.raises(ShapeError, match=rf"^{name} is torch\.float32"):
