@@ -37,13 +37,13 @@ METRIC = Metric(
         Quantity(
             "stationarity_defect", "TV(μP, μ), μ uniform", LAYER, "1", (0.0, 1.0),
             "share of the uniform law that one step moves elsewhere",
-            "Theory §2", better="lower", null="stationarity_defect_even",
+            "Theory §2", better="lower", null="stationarity_defect_even", comparable=False,
         ),
         Quantity(
             "stationarity_defect_even", "TV(μU, μ)", LAYER, "1", (0.0, 1.0),
             "the same for attention spread evenly over the keys a query can reach; 1/e for long "
             "causal texts",
-            "Theory §2",
+            "Theory §2", comparable=False,
         ),
     ),
     chance="shuffled_tokens",

@@ -59,6 +59,7 @@ QUANTITIES = tuple(
             "mean step through the whole depth against all orders of the layers, exactly; the "
             f"same at every layer: {graph}",
             "Theory §4", better="lower", null="layers in random order: mean 0, sd 1",
+            comparable=False,
         ),
     )
 )  # fmt: skip
