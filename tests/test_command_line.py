@@ -137,6 +137,17 @@ def test_text_from_standard_input(run: Run, model: str, tmp_path: Path) -> None:
     assert list(read(tmp_path / "r").prompt.values) == ["stdin"]
 
 
+def test_fresh_weights_stand_beside_the_models(run: Run, model: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "r")
+    asked = ("--prompt", "one two three", "--metrics", "isometry,entropy", "--fresh")
+    assert run("analyze", model, *asked, "--out", out).code == 0
+    found = read(out)
+    assert float(found.residual_fresh.max()) < 5e-6
+    # tiny Llama's own initialisation is Gaussian of size 0.02, so attention is nearly even
+    assert float(found.entropy_share_fresh.min()) > 0.999
+    assert float(abs(found.rho - found.rho_fresh).max()) > 1e-3
+
+
 def test_dry_run_does_nothing(run: Run, model: str, tmp_path: Path) -> None:
     found = run("analyze", model, "--dry-run", "--out", str(tmp_path / "r"))
     assert found.code == 0

@@ -7,6 +7,7 @@ from torch import Tensor
 from conwalk import tolerance
 from conwalk.capture import CapturedLayer, CapturedOutput, CapturedRows, RowBlocks, watch
 from conwalk.capture.layer import proven_scores
+from conwalk.pipeline import analyze
 from conwalk.theorems import reconstruction_residual
 from test_hand_written import Attention, BatchedMatmul, Einsum, Fused, Matmul, Model
 from tiny_models import FAMILIES, make_tiny, tiny_inputs
@@ -126,3 +127,12 @@ def test_short_passes_and_unsplittable_families_come_whole() -> None:
             tiny_inputs(model, 9), caught.append, blocks=RowBlocks(4, above, fail, fail)
         )
         assert len(caught) == len(watch(model).sites)
+
+
+def test_scaling_and_softcap_are_named() -> None:
+    found = analyze(make_tiny("gemma2"), [[5, 9, 13]])
+    assert found.scaling.values == pytest.approx(16**-0.5)
+    assert found.softcap.values == pytest.approx(50.0)
+    plain = analyze(make_tiny("llama"), [[5, 9, 13]])
+    assert plain.scaling.values == pytest.approx(16**-0.5)
+    assert plain.softcap.isnull().all()

@@ -79,12 +79,16 @@ class CapturedLayer(CapturedRows):
         output: Y, what W_O put out, ``(query, d)``.
         scores: scaled scores before mask and softmax, ``(head, query, key)``, where they were
             asked for and, under the mask's pattern, their softmax is the attention.
+        scaling: the factor on query times key in the scores, where the call names it.
+        softcap: the bound of the tanh that the scores went through, where the call names one.
     """
 
     mixed: Float[Tensor, "head query k"]
     read: Float[Tensor, "head query k"]
     output: Float[Tensor, "query d_out"]
     scores: Float[Tensor, "head query key"] | None = None
+    scaling: float | None = None
+    softcap: float | None = None
 
     def _output_gate(self) -> Tensor | None:
         """What W_O read over what was mixed; 0 where nothing was mixed."""

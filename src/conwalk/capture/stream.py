@@ -91,6 +91,8 @@ class _Pending:
     value: Tensor
     attended: Attended | None
     scores: Tensor | None
+    scaling: float | None = None
+    softcap: float | None = None
 
 
 class _Tap:
@@ -146,7 +148,9 @@ class _Tap:
             return mixed
         attended = call.run()
         scores = call.scores() if self._scores else None
-        self._pending = _Pending(site, lengths, call.value, attended, scores)
+        self._pending = _Pending(
+            site, lengths, call.value, attended, scores, call.scaling, call.softcap
+        )
         return attended.mixed
 
     def _in_rows(
@@ -253,6 +257,8 @@ class _Tap:
                     read=pick(read[prompt], 0, queries)[:, order].transpose(0, 1),
                     output=pick(output[prompt], 0, queries),
                     scores=self._scores_of(pending, prompt, queries, keys, attention),
+                    scaling=pending.scaling,
+                    softcap=pending.softcap,
                 )
             )
 

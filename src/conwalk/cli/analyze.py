@@ -53,6 +53,7 @@ def analyze(
     metrics: options.Metrics = None,
     nulls: options.Nulls = 0,
     whole: options.Whole = False,
+    fresh: options.Fresh = False,
     batch_size: options.BatchSize = 1,
     device: options.DeviceName = "cpu",
     dtype: options.DtypeName = "float32",
@@ -83,7 +84,8 @@ def analyze(
         source, device=device, dtype=dtype, offline=offline, remote=trust_remote_code, quiet=quiet
     )
     with console.progress("layers", quiet=quiet) as tick:
-        found = pipeline.analyze(
+        job = pipeline.analyze_beside_fresh if fresh else pipeline.analyze
+        found = job(
             model,
             texts,
             names=names,

@@ -54,6 +54,10 @@ Metrics = Annotated[
 Nulls = Annotated[
     int, typer.Option(min=0, metavar="N", help="Draw the null of every metric N times a layer.")
 ]
+Fresh = Annotated[
+    bool,
+    typer.Option("--fresh", help="Also analyze the architecture with fresh weights, as a null."),
+]
 Whole = Annotated[
     bool,
     typer.Option("--whole", help="Keep whole attention matrices of long texts for metrics too."),

@@ -2,6 +2,15 @@
 
 from conwalk.pipeline.analysis import analyze
 from conwalk.pipeline.one_layer import capture_layer, walk
+from conwalk.pipeline.untrained import analyze_beside_fresh
 from conwalk.pipeline.verification import LayerProof, Verification, verify
 
-__all__ = ["LayerProof", "Verification", "analyze", "capture_layer", "verify", "walk"]
+__all__ = [
+    "LayerProof",
+    "Verification",
+    "analyze",
+    "analyze_beside_fresh",
+    "capture_layer",
+    "verify",
+    "walk",
+]

@@ -62,6 +62,7 @@ class _Run:
     refused: list[dict[str, str]] = field(default_factory=list)
     weighed: set[int] = field(default_factory=set)
     in_rows: set[int] = field(default_factory=set)
+    score_maps: dict[int, tuple[float | None, float | None]] = field(default_factory=dict)
 
     def take(self, layer: CapturedLayer) -> None:
         """Prove one captured layer, and measure it if it is what we say it is."""
@@ -69,6 +70,7 @@ class _Run:
         residual = reconstruction_residual(layer.walk(layer.value_input), layer.output)
         if self._proven(layer.site, place, residual):
             data = self.layers.measure(layer, place, self.collector)
+            self.score_maps[place[1]] = (layer.scaling, layer.softcap)
             self.chance.measure(data, place, self.collector)
             self.depth.take(data, *place)
             if self.layers.wants_scores and layer.scores is None:
@@ -200,7 +202,7 @@ def analyze(
     return assemble(
         run.collector.variables,
         layers={
-            **layer_coordinates(sites),
+            **layer_coordinates(sites, run.score_maps),
             "verdict": verdicts(run.collector.variables, len(sites), model.dtype),
         },
         heads=chosen,

@@ -1,8 +1,9 @@
 """What it takes to get the same numbers again."""
 
+import math
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -33,12 +34,27 @@ def provenance(model: Model, *, seed: int, command: str | None) -> dict[str, Any
     }
 
 
-def layer_coordinates(sites: Sequence[AttentionSite]) -> dict[str, list[Any]]:
-    """Layer numbers where there is one stack; ``stack.number`` where there are several."""
+def layer_coordinates(
+    sites: Sequence[AttentionSite],
+    score_maps: Mapping[int, tuple[float | None, float | None]],
+) -> dict[str, list[Any]]:
+    """What every layer is.
+
+    Args:
+        sites: of the layers.
+        score_maps: scaling and softcap of the scores by place, where calls name them.
+
+    Returns:
+        Layer numbers where there is one stack, ``stack.number`` where there are several; stack,
+        path, kind, and scaling and softcap, NaN where they are not known or not there.
+    """
+    named = [score_maps.get(place, (None, None)) for place in range(len(sites))]
     single = len({s.stack for s in sites}) == 1
     return {
         dims.LAYER: [s.layer if single else f"{s.stack}.{s.layer}" for s in sites],
         "stack": [s.stack for s in sites],
         "path": [s.path for s in sites],
         "kind": [s.kind for s in sites],
+        "scaling": [math.nan if scaling is None else float(scaling) for scaling, _ in named],
+        "softcap": [math.nan if softcap is None else float(softcap) for _, softcap in named],
     }

@@ -61,7 +61,9 @@ def refused(dataset: xr.Dataset) -> list[dict[str, str]]:
 
 def _labels(values: Sequence[Any]) -> np.ndarray:
     """Numbers as numbers; text as objects, which every storage format keeps as they are."""
-    kind = np.int64 if all(isinstance(v, int) for v in values) else object
+    numbers = (np.int64, int), (np.float64, float)
+    kinds = [kind for kind, python in numbers if all(isinstance(v, python) for v in values)]
+    kind = kinds[0] if kinds else object
     return np.asarray(list(values), dtype=kind)
 
 
