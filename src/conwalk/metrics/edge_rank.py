@@ -9,7 +9,7 @@ from conwalk.metrics.metric import LAYER, Arrays, LayerData, Metric, Quantity
 
 def _rows(data: LayerData) -> Arrays:
     walk = data.walk
-    weight = walk.walk_matrix().abs()
+    weight = data.matrix.abs()
     rank = edge_effective_ranks(walk)
     present = weight * rank.isfinite()
     return {
@@ -25,9 +25,10 @@ def _chance(walk: ConnectionWalk) -> Tensor:
 
     Heads that share a value map count as one: their output maps add up to one Gaussian map.
     """
-    per_head = walk.attention.square().unflatten(0, (-1, walk.transports.group))
-    square = per_head.sum(1)
-    heads = square.sum(0).square() / square.square().sum(0)
+    square = walk.attention.square()
+    if walk.transports.group > 1:
+        square = square.unflatten(0, (-1, walk.transports.group)).sum(1)
+    heads = square.sum(0).square() / square.square_().sum(0)
     k, d = walk.transports.value_width, walk.transports.width_in
     return (1 / (1 / (k * heads) + 2 / d)).nan_to_num()
 

@@ -7,7 +7,7 @@ from conwalk.metrics.metric import LAYER, Arrays, LayerData, Metric, Quantity
 
 
 def _compute(data: LayerData) -> Arrays:
-    walk = data.walk.walk_matrix()
+    walk = data.matrix
     square = walk.shape[0] == walk.shape[1]
     present = (walk != 0).double()
     even = present / present.sum(-1, keepdim=True).clamp(min=1)

@@ -70,4 +70,5 @@ METRIC = Metric(
     needs="depth",
     compute=keep_graphs,
     finish=_finish,
+    default=False,
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from jaxtyping import Float
@@ -63,6 +64,11 @@ class LayerData:
     output: Float[Tensor, "query d_out"] | None = None
     first: int = 0
     scores: Float[Tensor, "head query key"] | None = None
+
+    @cached_property
+    def matrix(self) -> Float[Tensor, "query key"]:
+        """P, made once for all metrics that read it; they must leave it as it is."""
+        return self.walk.walk_matrix()
 
 
 Compute = Callable[[Any], Arrays]

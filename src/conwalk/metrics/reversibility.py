@@ -14,7 +14,7 @@ from conwalk.metrics.metric import HEAD, LAYER, Arrays, LayerData, Metric, Quant
 
 def _compute(data: LayerData) -> Arrays:
     attention, n = data.walk.attention, data.walk.n_keys
-    hidden = (attention == 0).all(0).double().mean()
+    hidden = (data.matrix == 0).double().mean()
     if data.scores is None or data.walk.n_queries != n:
         undefined = attention.new_full((len(attention),), torch.nan)
         return _answer(ScoreSplit(undefined, undefined), torch.nan, torch.nan, hidden)
