@@ -100,8 +100,8 @@ def cost(model: Model, ids: Sequence[int], panel: Sequence[Metric], repeats: int
         eager=eager,
         analysis=analysis,
         once=first - analysis,
-        eager_peak=peak(run),
-        analysis_peak=peak(lambda: analyze(model, [list(ids)], panel=panel)),
+        eager_peak=peak(model, run),
+        analysis_peak=peak(model, lambda: analyze(model, [list(ids)], panel=panel)),
         shares=shares(model, ids, panel, repeats),
     )
 
@@ -130,10 +130,16 @@ def shares(
     return {name: total / repeats for name, total in spent.items()}
 
 
-def peak(work: Callable[[], Any]) -> float | None:
-    """MiB of resident memory at the peak of some work, above what there was before it."""
+def peak(model: Model, work: Callable[[], Any]) -> float | None:
+    """MiB of resident memory at the peak of some work, above the loaded model.
+
+    All weights are touched first: a kernel may have taken pages of theirs that lay idle.
+    """
     if not _REFS.exists():
         return None
+    with torch.no_grad():
+        for weight in model.module.parameters():
+            weight.sum()
     _REFS.write_text("5", encoding="ascii")
     before = _resident("VmRSS")
     work()

@@ -18,6 +18,8 @@ from conwalk.models.sites import AttentionSite
 
 Callback = Callable[[CapturedLayer], None]
 
+_FULL_KEYS = 2048
+
 
 @dataclass(frozen=True)
 class RowBlocks:
@@ -26,7 +28,8 @@ class RowBlocks:
     Sites whose calls cannot be split, and passes that are short, go to the plain callback.
 
     Attributes:
-        size: query rows in a block.
+        size: query rows in a block; fewer where there are more than 2048 keys, so that a block
+            holds no more numbers than that.
         above: passes with at most this many queries are not split.
         rows: receives each block.
         output: receives the layer's output once all its blocks have been handed over.
@@ -36,6 +39,11 @@ class RowBlocks:
     above: int
     rows: Callable[[CapturedRows], None]
     output: Callable[[CapturedOutput], None]
+
+    def cuts(self, n_queries: int, n_keys: int) -> list[tuple[int, int]]:
+        """First and last (excluded) query of every block."""
+        size = max(1, min(self.size, self.size * _FULL_KEYS // n_keys))
+        return [(f, min(f + size, n_queries)) for f in range(0, n_queries, size)]
 
 
 def stream(
@@ -133,7 +141,7 @@ class _Tap:
         self._events[call.backend] = event + 1
         site = self._sites.get((call.backend, event))
         if site is None:
-            return call.run().mixed
+            return self._passed_by(call)
         self._expect_nothing_pending()
         if call.n_heads != site.n_heads:
             raise CaptureError(
@@ -153,6 +161,14 @@ class _Tap:
         )
         return attended.mixed
 
+    def _passed_by(self, call: AttentionCall) -> Tensor:
+        """A call that nobody asked for; in a long pass it goes in blocks of rows as well."""
+        n, blocks = call.n_queries, self._blocks
+        if blocks is None or call.run_rows is None or n <= blocks.above:
+            return call.run().mixed
+        cuts = blocks.cuts(n, call.value.shape[2])
+        return torch.cat([call.run_rows(first, last).mixed for first, last in cuts], 1)
+
     def _in_rows(
         self,
         site: AttentionSite,
@@ -164,8 +180,7 @@ class _Tap:
         n, m = call.n_queries, call.value.shape[2]
         value_input = rows(self._value_inputs[site.value.linear], self.batch, m)
         mixed: list[Tensor] = []
-        for first in range(0, n, blocks.size):
-            last = min(first + blocks.size, n)
+        for first, last in blocks.cuts(n, m):
             attended = run_rows(first, last)
             mixed.append(attended.mixed)
             for prompt in range(self.batch):

@@ -10,6 +10,8 @@ from torch import Tensor
 from conwalk import tolerance
 
 # Attention mixes in a few steps or hardly at all; then the equations are solved instead.
+# Rows at a time where a whole matrix in double precision would be much.
+_ROWS = 512
 _STEPS = 64
 
 
@@ -25,7 +27,7 @@ def is_stochastic(walk: Float[Tensor, "query key"]) -> bool:
     if walk.shape[0] != walk.shape[1] or bool((walk < 0).any()):
         return False
     limit = tolerance.row_sum(walk.dtype)
-    return bool(((walk.double().sum(-1) - 1).abs() <= limit).all())
+    return bool(((walk.sum(-1, dtype=torch.float64) - 1).abs() <= limit).all())
 
 
 def recurrent(walk: Float[Tensor, "state state"]) -> Bool[Tensor, " state"]:
@@ -40,11 +42,12 @@ def recurrent(walk: Float[Tensor, "state state"]) -> Bool[Tensor, " state"]:
     n = len(walk)
     if bool((walk > 0).all()):
         return torch.ones(n, dtype=torch.bool, device=walk.device)
-    if not bool(walk.triu(1).any()):
+    present = walk != 0
+    if not bool(present.triu(1).any()):
         # every state is a class of its own, and closed where no edge leaves it
-        closed = ~walk.tril(-1).any(-1)
+        closed = ~present.tril(-1).any(-1)
         return closed if int(closed.sum()) == 1 else torch.zeros_like(closed)
-    edges = (walk != 0).numpy(force=True)
+    edges = present.numpy(force=True)
     _, label = connected_components(csr_array(edges), directed=True, connection="strong")
     sender, receiver = edges.nonzero()
     leaving = label[sender] != label[receiver]
@@ -121,7 +124,26 @@ def stationarity_defect(walk: Float[Tensor, "query key"]) -> float:
     """
     if walk.shape[0] != walk.shape[1] or bool((walk < 0).any()):
         return torch.nan
-    return float((walk.double().mean(0) - 1 / len(walk)).abs().sum() / 2)
+    return float((walk.mean(0, dtype=torch.float64) - 1 / len(walk)).abs().sum() / 2)
+
+
+def even_stationarity_defect(walk: Float[Tensor, "query key"]) -> float:
+    """Compute the stationarity defect of even attention over the keys each query can reach.
+
+    Args:
+        walk: P; where it is not 0 is all that is read.
+
+    Returns:
+        TV(μU, μ) in [0, 1] for μ uniform; NaN where P is not square. Theory §2.
+    """
+    if walk.shape[0] != walk.shape[1]:
+        return torch.nan
+    present = walk != 0
+    share = 1 / present.sum(-1, dtype=torch.float64).clamp(min=1)
+    received = torch.zeros_like(share)
+    for rows, weights in zip(present.split(_ROWS), share.split(_ROWS), strict=True):
+        received += weights @ rows.double()
+    return float((received / len(walk) - 1 / len(walk)).abs().sum() / 2)
 
 
 def first_is_absorbing(walk: Float[Tensor, "query key"]) -> bool:

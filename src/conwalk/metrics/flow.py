@@ -2,20 +2,23 @@
 
 import torch
 
-from conwalk.connection.stationary import first_is_absorbing, flow_asymmetry, stationarity_defect
+from conwalk.connection.stationary import (
+    even_stationarity_defect,
+    first_is_absorbing,
+    flow_asymmetry,
+    stationarity_defect,
+)
 from conwalk.metrics.metric import LAYER, Arrays, LayerData, Metric, Quantity
 
 
 def _compute(data: LayerData) -> Arrays:
     walk = data.matrix
     square = walk.shape[0] == walk.shape[1]
-    present = (walk != 0).double()
-    even = present / present.sum(-1, keepdim=True).clamp(min=1)
     found = {
         "flow_asymmetry": flow_asymmetry(walk),
         "absorbing": float(first_is_absorbing(walk)) if square else torch.nan,
         "stationarity_defect": stationarity_defect(walk),
-        "stationarity_defect_even": stationarity_defect(even),
+        "stationarity_defect_even": even_stationarity_defect(walk),
     }
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in found.items()}
 

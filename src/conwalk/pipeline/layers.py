@@ -25,7 +25,7 @@ class _Growing:
 
     rebuilt: list[Tensor] = field(default_factory=list)
     arrays: list[dict[str, Arrays]] = field(default_factory=list)
-    matrix: list[Tensor] = field(default_factory=list)
+    matrix: Tensor | None = None
     last: CapturedRows | None = None
 
 
@@ -81,7 +81,10 @@ class LayerPanel:
         growing.rebuilt.append(rows.walk(rows.value_input))
         growing.arrays.append({m.name: m.compute(data) for m in self._rows})
         if self._matrix:
-            growing.matrix.append(data.walk.walk_matrix())
+            rows_of_walk = data.walk.walk_matrix()
+            if growing.matrix is None:
+                growing.matrix = rows_of_walk.new_empty(rows.n_rows, rows_of_walk.shape[1])
+            growing.matrix[rows.first : rows.first + len(rows_of_walk)] = rows_of_walk
         growing.last = rows
 
     def close(
@@ -98,8 +101,8 @@ class LayerPanel:
             for metric in self._rows:
                 joined = _joined([block[metric.name] for block in growing.arrays])
                 _put(metric.finish(joined), place, collector)
-            if self._matrix:
-                data = _matrix_only(torch.cat(growing.matrix), growing.last)
+            if growing.matrix is not None:
+                data = _matrix_only(growing.matrix, growing.last)
                 for metric in self._matrix:
                     _put(metric.compute(data), place, collector)
         return residual
