@@ -10,6 +10,7 @@ from pathlib import Path
 from conwalk.models import Model
 
 PACKAGES = ("spectral_trust", "attnspectra")
+_EXTRAS = {"attnspectra": "attnspectra[all]"}  # it does not import without them
 _HOME = Path(".venv-others")
 _ROOT = Path(__file__).parent.parent
 
@@ -23,7 +24,7 @@ def environment() -> Path:
     pinned = ["-c", str(_ROOT / "constraints.txt")]
     pip = [str(python), "-m", "pip", "-qq", "--disable-pip-version-check", "install"]
     subprocess.run([*pip, *pinned, "torch", "transformers"], check=True)
-    subprocess.run([*pip, *pinned, *PACKAGES], check=True)
+    subprocess.run([*pip, *pinned, *(_EXTRAS.get(p, p) for p in PACKAGES)], check=True)
     return python
 
 
