@@ -149,8 +149,8 @@ class _Tap:
                 "layout was read; give one example of the real inputs for discovery"
             )
         lengths = (call.n_queries, call.value.shape[2])
-        blocks = self._blocks
-        if blocks and call.run_rows and call.n_queries > blocks.above and not site.output.gated:
+        blocks = self._blocks_for(call)
+        if blocks and call.run_rows and not site.output.gated:
             mixed = self._in_rows(site, call, call.run_rows, blocks)
             self._pending = _Pending(site, lengths, call.value, None, None)
             return mixed
@@ -161,12 +161,17 @@ class _Tap:
         )
         return attended.mixed
 
+    def _blocks_for(self, call: AttentionCall) -> RowBlocks | None:
+        """The blocks asked for, if the call is long enough for them."""
+        blocks = self._blocks
+        return None if blocks is None or call.n_queries <= blocks.above else blocks
+
     def _passed_by(self, call: AttentionCall) -> Tensor:
         """A call that nobody asked for; in a long pass it goes in blocks of rows as well."""
-        n, blocks = call.n_queries, self._blocks
-        if blocks is None or call.run_rows is None or n <= blocks.above:
+        blocks = self._blocks_for(call)
+        if blocks is None or call.run_rows is None:
             return call.run().mixed
-        cuts = blocks.cuts(n, call.value.shape[2])
+        cuts = blocks.cuts(call.n_queries, call.value.shape[2])
         return torch.cat([call.run_rows(first, last).mixed for first, last in cuts], 1)
 
     def _in_rows(

@@ -4,17 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
-from conwalk import tolerance
 from conwalk.capture.layer import CapturedLayer
 from conwalk.capture.stream import Callback, RowBlocks, stream
 from conwalk.errors import CaptureError, SelectionError
-from conwalk.models import probe
+from conwalk.models import inference, probe
 from conwalk.models.layout import discover
 from conwalk.models.sites import AttentionSite, Refusal
-from conwalk.theorems import reconstruction_residual
+from conwalk.theorems import reconstruction
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,18 +86,14 @@ def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:
             "that multiplies softmax weights with values"
         )
     residuals = _residuals(module, inputs, layout.sites)
-    limit = tolerance.reconstruction(_dtype(module))
+    limit = reconstruction.bound(inference.dtype_of(module))
     proven = [s for s in layout.sites if residuals[s.index] <= limit]
     failed = [
-        Refusal(s.name, f"rebuilt with residual {residuals[s.index]:.1e}, above {limit:.0e}")
+        Refusal(s.name, reconstruction.shortfall(residuals[s.index], limit))
         for s in layout.sites
         if not residuals[s.index] <= limit
     ]
     return Watch(module, inputs, tuple(proven), (*layout.refused, *failed))
-
-
-def _dtype(module: nn.Module) -> torch.dtype:
-    return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
 
 
 def _residuals(
@@ -108,9 +102,8 @@ def _residuals(
     found: dict[int, float] = {}
 
     def rebuild(layer: CapturedLayer) -> None:
-        found[layer.site.index] = reconstruction_residual(
-            layer.walk(layer.value_input), layer.output
-        )
+        rebuilt = layer.walk(layer.value_input)
+        found[layer.site.index] = reconstruction.residual(rebuilt, layer.output)
 
     if sites:
         stream(module, inputs, sites, rebuild)

@@ -41,7 +41,10 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one line on stderr and exit code 2."""
+    """Run the command line; an error of ours is one line on stderr.
+
+    Exit code 2 for input that cannot be used, 1 for a model that cannot be watched or rebuilt.
+    """
     try:
         app()
     except ConwalkError as error:

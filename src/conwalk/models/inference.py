@@ -11,6 +11,11 @@ from torch import nn
 _IMPLEMENTATION = "_attn_implementation_internal"
 
 
+def dtype_of(module: nn.Module) -> torch.dtype:
+    """The dtype a model runs in: that of its first floating parameter; float32 without one."""
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+
+
 def _configs(module: nn.Module) -> list[Any]:
     """Every configuration object that says how attention is computed, nested ones included."""
     found: dict[int, Any] = {}

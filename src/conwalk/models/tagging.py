@@ -161,8 +161,7 @@ class Tagger:
     def __init__(self, module: nn.Module, inputs: dict[str, Any]) -> None:
         self._module = module
         self._inputs = inputs
-        dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
-        self._radix = _EXACT_INTEGERS.get(dtype, _DIGIT_RADIX)
+        self._radix = _EXACT_INTEGERS.get(inference.dtype_of(module), _DIGIT_RADIX)
 
     def run(self, kind: Labels = "global", scale: float = 1.0) -> TaggedPass:
         """One labelled pass; in low precision one pass for each digit of the labels.

@@ -23,7 +23,7 @@ from conwalk.pipeline.selection import panel as default_panel
 from conwalk.pipeline.source import Batches, Prompts, model_of
 from conwalk.pipeline.weights import WeightPanel
 from conwalk.results import assemble
-from conwalk.theorems import reconstruction_residual
+from conwalk.theorems import reconstruction
 
 RESIDUAL = "residual"
 _RESIDUAL_ATTRS = {
@@ -67,7 +67,7 @@ class _Run:
     def take(self, layer: CapturedLayer) -> None:
         """Prove one captured layer, and measure it if it is what we say it is."""
         place = self._place(layer.site, layer.prompt)
-        residual = reconstruction_residual(layer.walk(layer.value_input), layer.output)
+        residual = reconstruction.residual(layer.walk(layer.value_input), layer.output)
         if self._proven(layer.site, place, residual):
             data = self.layers.measure(layer, place, self.collector)
             self.score_maps[place[1]] = (layer.scaling, layer.softcap)
@@ -97,7 +97,7 @@ class _Run:
         self.collector.put(RESIDUAL, place, residual)
         self.tick()
         if not residual <= self.limit:
-            reason = f"rebuilt with residual {residual:.1e}, above {self.limit:.0e}"
+            reason = reconstruction.shortfall(residual, self.limit)
             self._refuse(f"prompt {self.names[place[0]]}, {site.name}", reason)
             return False
         if place[1] not in self.weighed:

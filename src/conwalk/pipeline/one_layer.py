@@ -8,7 +8,7 @@ from conwalk.connection import ConnectionWalk
 from conwalk.errors import ExactnessError, SelectionError
 from conwalk.models import Model
 from conwalk.pipeline.source import Batches, Prompts, model_of
-from conwalk.theorems import reconstruction_residual
+from conwalk.theorems import reconstruction
 
 
 def capture_layer(
@@ -48,11 +48,11 @@ def capture_layer(
     inputs, _ = next(iter(batches))
     watched.stream(inputs, caught.append, sites)
     found = caught[0]
-    residual = reconstruction_residual(found.walk(found.value_input), found.output)
+    residual = reconstruction.residual(found.walk(found.value_input), found.output)
     limit = tolerance.reconstruction(model.dtype)
     if not residual <= limit:
         raise ExactnessError(
-            f"{found.site.name}: rebuilt with residual {residual:.1e}, above {limit:.0e}; "
+            f"{found.site.name}: {reconstruction.shortfall(residual, limit)}; "
             "its walk is not the layer"
         )
     return found

@@ -28,6 +28,16 @@ def residual(
     return worst_row(rebuilt.double() - observed.double(), size)
 
 
+def shortfall(found: float, limit: float) -> str:
+    """Say in what a layer falls short that was not rebuilt.
+
+    Args:
+        found: its residual.
+        limit: the largest that counts as rebuilt.
+    """
+    return f"rebuilt with residual {found:.1e}, above {limit:.0e}"
+
+
 def bound(dtype: torch.dtype) -> float:
     """Give the largest residual with which a layer counts as rebuilt.
 
