@@ -61,3 +61,23 @@ def vector_diffusion_map(
     factors = factors * (1 + (first != second).to(factors.dtype)).sqrt()
     products = torch.einsum("pia,qia->ipq", fields, fields)[:, first, second]
     return VectorDiffusionMap(products * factors, values, fields, time)
+
+
+def principal_axes(
+    coordinates: Float[Tensor, "token coordinate"],
+) -> Float[Tensor, "token axis"]:
+    """Turn points onto the axes along which they differ most, the first one most.
+
+    Distances between points stay as they are. Each axis points to where its entry of largest
+    modulus lies; where two axes explain alike, any rotation of them is as good.
+
+    Args:
+        coordinates: one point to each token.
+
+    Returns:
+        As many axes as there are points or coordinates, whichever is less; centred.
+    """
+    left, sizes, _ = torch.linalg.svd(coordinates - coordinates.mean(0), full_matrices=False)
+    points = left * sizes
+    largest = points.abs().argmax(0, keepdim=True)
+    return points * torch.where(points.gather(0, largest) < 0, -1.0, 1.0)

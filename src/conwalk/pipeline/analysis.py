@@ -15,6 +15,7 @@ from conwalk.models.sites import AttentionSite, Refusal
 from conwalk.pipeline.chance import ChancePanel
 from conwalk.pipeline.collect import Collector
 from conwalk.pipeline.depth import DepthPanel
+from conwalk.pipeline.details import DetailsPanel
 from conwalk.pipeline.judge import verdicts
 from conwalk.pipeline.layers import WHOLE, LayerPanel, Place
 from conwalk.pipeline.provenance import layer_coordinates, provenance
@@ -58,6 +59,7 @@ class _Run:
     names: list[str]
     limit: float
     tick: Callable[[], None]
+    details: DetailsPanel | None = None
     first: int = 0
     refused: list[dict[str, str]] = field(default_factory=list)
     weighed: set[int] = field(default_factory=set)
@@ -73,6 +75,8 @@ class _Run:
             self.score_maps[place[1]] = (layer.scaling, layer.softcap)
             self.chance.measure(data, place, self.collector)
             self.depth.take(data, *place)
+            if self.details:
+                self.details.measure(data.walk, place)
             if self.layers.wants_scores and layer.scores is None:
                 self._refuse(
                     f"scores of {layer.site.name}",
@@ -81,13 +85,18 @@ class _Run:
 
     def take_rows(self, rows: CapturedRows) -> None:
         """Take a block of rows of a layer that is too long to be there as a whole."""
-        self.layers.take_rows(rows, self._place(rows.site, rows.prompt))
+        place = self._place(rows.site, rows.prompt)
+        data = self.layers.take_rows(rows, place)
+        if self.details:
+            self.details.take_rows(data.walk, place)
 
     def take_output(self, output: CapturedOutput) -> None:
         """Prove a layer that came in rows; its numbers count only now."""
         place = self._place(output.site, output.prompt)
         residual = self.layers.close(output, place, self.collector, self.limit)
-        self._proven(output.site, place, residual)
+        proven = self._proven(output.site, place, residual)
+        if self.details:
+            self.details.close(place, proven=proven)
         self.in_rows.add(place[0])
 
     def _place(self, site: AttentionSite, prompt: int) -> Place:
@@ -103,6 +112,8 @@ class _Run:
         if place[1] not in self.weighed:
             self.weighed.add(place[1])
             self.weights.measure(site, place[1], self.collector)
+            if self.details:
+                self.details.weigh(self.weights.chosen(site), place[1])
         return True
 
     def _refuse(self, name: str, reason: str) -> None:
@@ -114,6 +125,8 @@ class _Run:
         """Compare the layers of prompts that are done."""
         for prompt in prompts:
             self.depth.finish_prompt(prompt, self.collector)
+            if self.details:
+                self.details.finish_prompt(prompt)
 
     def finish(self, panel: Sequence[Metric]) -> None:
         """Compare prompts; turn all z into q; say what long prompts were not asked."""
@@ -140,6 +153,7 @@ def analyze(
     batch_size: int = 1,
     panel: Sequence[Metric] | None = None,
     whole: bool = False,
+    details: bool = False,
     null_draws: int = 0,
     seed: int = 0,
     command: str | None = None,
@@ -160,6 +174,9 @@ def analyze(
         batch_size: prompts in one padded pass.
         panel: the metrics; those of ``conwalk.metrics.ALL`` that are on by default.
         whole: keep whole attention matrices of long texts too, for metrics that need them.
+        details: also keep what a report draws of every layer, for the first 8 prompts: walk matrix,
+            norm and effective rank of every edge, singular values, eigenvalues, a map of the
+            tokens, and the distances of all pairs of layers.
         null_draws: draws of the null of every metric that has one to be drawn; those with a closed
             form stand beside their metric anyway.
         seed: of everything random.
@@ -193,6 +210,10 @@ def analyze(
         limit=tolerance.reconstruction(model.dtype),
         tick=_ticker(progress, len(sites) * len(batches.prompts)),
     )
+    if details:
+        longest = max((len(p.ids) for p in batches.prompts), default=0)
+        stacks = [s.stack for s in sites]
+        run.details = DetailsPanel(stacks, len(batches.prompts), longest, seed)
     run.collector.declare(RESIDUAL, (dims.PROMPT, dims.LAYER), _RESIDUAL_ATTRS)
     for part in (run.layers, run.weights, run.depth, run.chance):
         part.declare(run.collector)
@@ -200,7 +221,7 @@ def analyze(
     _pass_over(batches, watched, run, None if whole else BLOCK_ABOVE)
     run.finish(panel)
     return assemble(
-        run.collector.variables,
+        {**run.collector.variables, **(run.details.variables() if run.details else {})},
         layers={
             **layer_coordinates(sites, run.score_maps),
             "verdict": verdicts(run.collector.variables, len(sites), model.dtype),

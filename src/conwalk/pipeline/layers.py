@@ -74,7 +74,7 @@ class LayerPanel:
                 _put(metric.compute(data), place, collector)
         return data
 
-    def take_rows(self, rows: CapturedRows, place: Place) -> None:
+    def take_rows(self, rows: CapturedRows, place: Place) -> LayerData:
         """Take a block of query rows; blocks come in order."""
         growing = self._growing.setdefault(place, _Growing())
         data = self.data(rows)
@@ -86,6 +86,7 @@ class LayerPanel:
                 growing.matrix = rows_of_walk.new_empty(rows.n_rows, rows_of_walk.shape[1])
             growing.matrix[rows.first : rows.first + len(rows_of_walk)] = rows_of_walk
         growing.last = rows
+        return data
 
     def close(
         self, output: CapturedOutput, place: Place, collector: Collector, limit: float

@@ -104,10 +104,12 @@ class WeightPanel:
                 found.update(_beside(metric.compute, observed, null))
         return found
 
+    def chosen(self, site: AttentionSite) -> HeadTransports:
+        """The head maps of a layer, those of the heads that are looked at."""
+        return site.transports if self._heads is None else site.transports.select(self._heads)
+
     def _transports(self, site: AttentionSite, *, folded: bool) -> HeadTransports | None:
-        transports = site.transports
-        if self._heads is not None:
-            transports = transports.select(self._heads)
+        transports = self.chosen(site)
         if not folded:
             return transports
         gain = self._gains.get(site.index)
