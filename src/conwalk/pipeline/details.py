@@ -17,7 +17,6 @@ from conwalk.metrics.details import (
     token_map,
 )
 from conwalk.metrics.metric import Quantity
-from conwalk.models.sites import AttentionSite
 from conwalk.nulls import gaussian
 from conwalk.pipeline.collect import attributes
 from conwalk.pipeline.layers import Place

@@ -13,7 +13,7 @@ EIGENVALUE = "eigenvalue"
 _BLOCKS = 4
 _LEADING = 24
 WHICH = (
-    "of causal walks all eigenvalues but 0 of the diagonal blocks of up to 4 tokens, evenly spaced, "
+    "of causal walks all eigenvalues but 0 of the diagonal blocks of up to 4 evenly spaced tokens, "
     "exact; of others up to 24 of largest modulus, by Arnoldi iteration, those that converged"
 )
 
