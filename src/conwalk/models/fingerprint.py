@@ -7,6 +7,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from conwalk.errors import CaptureError
+from conwalk.models import offload
+
 
 def of_file(path: Path) -> str:
     """SHA-256 of a file's bytes, 64 hexadecimal digits."""
@@ -30,15 +33,20 @@ def of_files(paths: Sequence[Path]) -> str:
 def of_module(module: nn.Module) -> str:
     """Fingerprint of the parameters of a module, in the order of their names.
 
-    A tied parameter counts once. Names, dtypes, shapes and bytes all enter.
+    A tied parameter counts once. Names, dtypes, shapes and bytes all enter; weights that are
+    offloaded are read one at a time.
 
     Returns:
-        ``"sha256:…"``.
+        ``"sha256:…"``; empty if there is a parameter without values.
     """
     digest = hashlib.sha256()
+    owners = dict(module.named_modules())
     for name, parameter in sorted(module.named_parameters()):
         digest.update(f"{name}\0{parameter.dtype}\0{tuple(parameter.shape)}\n".encode())
-        if not parameter.is_meta:
-            values = parameter.detach().cpu().contiguous().flatten()
-            digest.update(values.view(torch.uint8).numpy().data)
+        path, _, own = name.rpartition(".")
+        try:
+            values = offload.value(owners[path], own)
+        except CaptureError:
+            return ""
+        digest.update(values.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return f"sha256:{digest.hexdigest()}"

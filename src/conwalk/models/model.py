@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from conwalk.errors import SourceError
+from conwalk.models import offload
 
 Kind = Literal["hub", "folder", "gguf", "package", "live"]
 
@@ -49,8 +50,8 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Device of the first parameter; the CPU if there is none."""
-        return next((p.device for p in self.module.parameters()), torch.device("cpu"))
+        """Device of the first parameter, or where offloaded ones go; the CPU if there is none."""
+        return offload.device(self.module)
 
     def require_tokenizer(self) -> Any:
         """Give the tokenizer.

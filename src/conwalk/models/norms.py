@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from conwalk import tolerance
-from conwalk.models import inference
+from conwalk.models import inference, offload
 from conwalk.models.linear import Linear
 from conwalk.models.sites import AttentionSite
 from conwalk.operators.fields import working_dtype
@@ -58,9 +58,10 @@ def gain(norm: nn.Module) -> Float[Tensor, " width"] | None:
         The gain in float32 or float64, whether the norm centres its input or not; None if it
         does not act as a norm with a constant gain.
     """
-    weight = _weight(norm)
-    if weight is None:
+    if _weight(norm) is None:
         return None
+    norm = offload.present(norm)
+    weight = next(p for name, p in norm.named_parameters() if name != "bias")
     precision = working_dtype(weight.dtype)
     seeded = torch.Generator().manual_seed(0)
     drawn = torch.randn(_PROBES, len(weight), generator=seeded, dtype=precision)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from conwalk.errors import CaptureError
+from conwalk.models import offload
 from conwalk.models.sites import Side
 
 _SOURCE, _TARGET = 3, 4
@@ -48,7 +49,7 @@ def tiny(module: nn.Module, example: dict[str, Any] | None = None) -> dict[str, 
 
 
 def _device(module: nn.Module) -> torch.device:
-    return next((p.device for p in module.parameters()), torch.device("cpu"))
+    return offload.device(module)
 
 
 def _tokens(module: nn.Module, n: int) -> Tensor:

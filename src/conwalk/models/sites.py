@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
+from weakref import ref
 
 import torch
 from torch import Tensor
 
 from conwalk.connection import HeadTransports
 from conwalk.models.interception import Backend
-from conwalk.models.linear import Linear, bias, matrix
+from conwalk.models.linear import Linear, bias, in_width, matrix, out_width
+from conwalk.models.offload import is_elsewhere
 
 Kind = Literal["plain", "gated", "normed value", "cross"]
 Side = Literal["source", "target", "other"]
@@ -105,12 +106,12 @@ class AttentionSite:
     @property
     def width_in(self) -> int:
         """d, the width of what the value projection reads."""
-        return matrix(self.value.linear).shape[0]
+        return in_width(self.value.linear)
 
     @property
     def width_out(self) -> int:
         """Width of what the output projection puts out."""
-        return matrix(self.output.linear).shape[1]
+        return out_width(self.output.linear)
 
     @property
     def name(self) -> str:
@@ -120,13 +121,27 @@ class AttentionSite:
         )
         return f"{number} ({self.path})"
 
-    @cached_property
+    @property
     def transports(self) -> HeadTransports:
-        """The head maps ``M[h] = W_V[h] W_O[h]`` in factors, views of weights where possible."""
+        """The head maps ``M[h] = W_V[h] W_O[h]`` in factors, views of weights where possible.
+
+        Made once; those of weights that are kept elsewhere once as long as anybody holds them.
+        """
+        kept = self.__dict__.get("_transports")
+        found: HeadTransports | None = kept() if isinstance(kept, ref) else kept
+        if found is None:
+            found = self._read_transports()
+            away = is_elsewhere(self.value.linear) or is_elsewhere(self.output.linear)
+            self.__dict__["_transports"] = ref(found) if away else found
+        return found
+
+    def _read_transports(self) -> HeadTransports:
         columns = self.value.columns
         w_v = _gather(matrix(self.value.linear).t(), columns).transpose(1, 2)
         w_o = _gather(matrix(self.output.linear), self.output.reads)
-        return HeadTransports(w_v.detach(), w_o.detach(), self._value_bias(columns))
+        # what is kept elsewhere may be kept in another dtype than the model runs in
+        dtype = self.value.linear.weight.dtype
+        return HeadTransports(w_v.to(dtype), w_o.to(dtype), self._value_bias(columns))
 
     def output_bias(self) -> Tensor | None:
         """b_O, ``(d,)``, or None."""
@@ -134,10 +149,9 @@ class AttentionSite:
 
     def _value_bias(self, columns: Tensor) -> Tensor | None:
         own, added = bias(self.value.linear), self.value.added
-        weight = self.value.linear.weight
         parts = [] if own is None else [own[columns.to(own.device)]]
         if added is not None:
-            parts.append(added.to(weight.device, weight.dtype))
+            parts.append(added.to(matrix(self.value.linear).device, self.value.linear.weight.dtype))
         return sum(parts[1:], parts[0]) if parts else None
 
 
