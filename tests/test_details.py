@@ -85,6 +85,13 @@ def test_the_cloud_of_a_causal_walk_holds_eigenvalues_of_the_whole_operator() ->
         assert np.abs(whole - value).min() < CLOSE
 
 
+def test_the_cloud_of_a_short_causal_walk_is_its_whole_spectrum() -> None:
+    case = make_case(kind="causal", queries=4, keys=4)
+    whole = np.linalg.eigvals(dense_walk(case.walk.attention, case.W_V, case.W_O, **case.extras))
+    cloud = eigenvalue_cloud.eigenvalue_cloud(case.walk).numpy()
+    assert np.allclose(np.sort(cloud.real), np.sort(whole.real), atol=CLOSE)
+
+
 def test_the_cloud_of_another_walk_holds_its_leading_eigenvalues() -> None:
     case = make_case(queries=4, keys=4)
     whole = np.linalg.eigvals(dense_walk(case.walk.attention, case.W_V, case.W_O, **case.extras))
