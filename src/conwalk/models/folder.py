@@ -26,7 +26,7 @@ def load(folder: Path, source: str, kind: Kind, options: Options, given_tokenize
     Raises:
         SourceError: something in the folder is missing, damaged or unknown.
     """
-    config = _checked_config(folder, source, options)
+    config = checked_config(folder, source, options)
     files = weight_files.find(folder, source)
     with quiet():
         module, notes = _load_module(folder, source, config, options)
@@ -49,7 +49,7 @@ def load(folder: Path, source: str, kind: Kind, options: Options, given_tokenize
     )
 
 
-def _checked_config(folder: Path, source: str, options: Options) -> dict[str, Any]:
+def checked_config(folder: Path, source: str, options: Options) -> dict[str, Any]:
     """The contents of config.json, once it names a model that can be built here."""
     import transformers
 
@@ -94,7 +94,7 @@ def _load_module(
 ) -> tuple[nn.Module, tuple[str, ...]]:
     """The module, and notes on what its checkpoint lacked."""
     try:
-        module, report = _model_class(config, options).from_pretrained(
+        module, report = model_class(config, options).from_pretrained(
             str(folder),
             dtype=options.dtype,
             attn_implementation="eager",
@@ -122,7 +122,7 @@ def _failure(source: str, config: dict[str, Any], error: Exception) -> str:
     )
 
 
-def _model_class(config: dict[str, Any], options: Options) -> Any:
+def model_class(config: dict[str, Any], options: Options) -> Any:
     """The class config.json asks for; AutoModel if transformers has none of that name."""
     import transformers
 

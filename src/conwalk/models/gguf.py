@@ -45,7 +45,7 @@ def load(file: Path, source: str, kind: Kind, options: Options, given_tokenizer:
         SourceError: no GGUF file, cut short, or of a kind that cannot be dequantised.
         OutputError: the cache cannot be written to.
     """
-    _check_magic(file, source)
+    check_magic(file, source)
     digest = fingerprint.of_file(file)
     place = _place(digest, options)
     if not _usable(place, source):
@@ -63,7 +63,7 @@ def load(file: Path, source: str, kind: Kind, options: Options, given_tokenizer:
     )
 
 
-def _check_magic(file: Path, source: str) -> None:
+def check_magic(file: Path, source: str) -> None:
     with file.open("rb") as stream:
         start = stream.read(len(_MAGIC))
     if start == _MAGIC:
@@ -95,14 +95,14 @@ def _usable(place: Path, source: str) -> bool:
 def _convert(file: Path, source: str, place: Path) -> None:
     """Dequantise a file into the folder ``place``."""
     logger.info("%s: dequantising once into %s", source, place)
-    reader = _open_reader(file, source)
+    reader = open_reader(file, source)
     types = Counter(tensor.tensor_type.name for tensor in reader.tensors)
-    with quiet(), _prepared(reader):
+    with quiet(), prepared(reader):
         try:
             module, tokenizer = _dequantise(file)
         except Exception as error:
             raise SourceError(
-                f"{source}: {file.name} (architecture {_architecture(reader)!r}, tensor types "
+                f"{source}: {file.name} (architecture {architecture(reader)!r}, tensor types "
                 f"{', '.join(types)}) cannot be dequantised by transformers ({one_line(error)}); "
                 "use the model's safetensors, or a file of another quantisation"
             ) from error
@@ -117,7 +117,7 @@ def _convert(file: Path, source: str, place: Path) -> None:
         cache.store(place, fill)
 
 
-def _open_reader(file: Path, source: str) -> Any:
+def open_reader(file: Path, source: str) -> Any:
     from gguf import GGUFReader
 
     try:
@@ -133,13 +133,13 @@ def _open_reader(file: Path, source: str) -> Any:
         ) from error
 
 
-def _architecture(reader: Any) -> str:
+def architecture(reader: Any) -> str:
     field = reader.fields.get("general.architecture")
     return bytes(field.parts[field.data[0]]).decode() if field else ""
 
 
 @contextmanager
-def _prepared(reader: Any) -> Generator[None, None, None]:
+def prepared(reader: Any) -> Generator[None, None, None]:
     """Let transformers use a parsed reader: it parses once for the config, once for the weights.
 
     Its progress bar, which no setting turns off, is turned off too.
@@ -163,7 +163,7 @@ def _dequantise(file: Path) -> tuple[Any, Any]:
 
     where: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
     config = transformers.AutoConfig.from_pretrained(str(file.parent), **where)
-    module = _model_class(config).from_pretrained(
+    module = model_class(config).from_pretrained(
         str(file.parent), config=config, dtype=torch.float32, **where
     )
     # transformers refuses to save a model that it thinks is still quantised.
@@ -185,7 +185,7 @@ def _tokenizer(file: Path, where: dict[str, Any]) -> Any:
         return None
 
 
-def _model_class(config: Any) -> Any:
+def model_class(config: Any) -> Any:
     import transformers
 
     if config.architectures:

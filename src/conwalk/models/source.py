@@ -1,19 +1,16 @@
 """Load a model from wherever it lies."""
 
 import os
-import re
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from conwalk.errors import SourceError
-from conwalk.models import checks, folder, gguf, hub, live, package, tokenizer
-from conwalk.models.model import Kind, Model
+from conwalk.models import checks, folder, gguf, live, tokenizer
+from conwalk.models.location import locate, locate_model
+from conwalk.models.model import Model
 from conwalk.models.source_options import Options, parse_device, parse_dtype
-
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def load(
@@ -69,63 +66,16 @@ def load(
 
 
 def _load_named(source: str | os.PathLike[str], options: Options, given_tokenizer: Any) -> Model:
-    name = os.fspath(source)
-    kind, place, notes = _locate(source, options)
-    if options.revision and kind != "hub":
-        notes += ("revision is ignored: it belongs to Hub ids",)
-    if alone := _only_gguf(place):
-        place = alone
+    kind, place, notes = locate_model(source, options)
     read = gguf.load if place.is_file() else folder.load
-    kind = "gguf" if place.is_file() and kind == "folder" else kind
-    return read(place, name, kind, options, given_tokenizer).noting(*notes)
-
-
-def _locate(source: str | os.PathLike[str], options: Options) -> tuple[Kind, Path, tuple[str, ...]]:
-    """The kind of a source, the existing folder or file it names, and notes."""
-    name = os.fspath(source)
-    if name.startswith(package.PREFIX):
-        return "package", package.locate(name), ()
-    place = Path(name).expanduser()
-    if name and place.exists():
-        return "folder", place, ()
-    if _is_path(source) and "://" not in name:
-        raise SourceError(
-            f"{name}: there is no such {'file' if place.suffix else 'folder'} "
-            f"(looked for {place.absolute()}); check the path"
-        )
-    if not _HUB_ID.fullmatch(name):
-        raise SourceError(
-            f"{name!r} is no model source; give a Hub id (organisation/name), a folder, a .gguf "
-            "file, pkg:package/path or a loaded module"
-        )
-    found, notes = hub.fetch(name, options)
-    return "hub", found, notes
-
-
-def _is_path(source: str | os.PathLike[str]) -> bool:
-    """Whether something that does not exist was meant as a path, not as a Hub id."""
-    name = os.fspath(source)
-    return (
-        not isinstance(source, str)
-        or name.startswith((".", "~", "/", os.sep))
-        or name.endswith(".gguf")
-        or max(name.count("/"), name.count(os.sep)) > 1
-    )
-
-
-def _only_gguf(place: Path) -> Path | None:
-    """The GGUF file of a folder that holds nothing else to load."""
-    if not place.is_dir() or (place / "config.json").exists():
-        return None
-    files = list(place.glob("*.gguf"))
-    return files[0] if len(files) == 1 else None
+    return read(place, os.fspath(source), kind, options, given_tokenizer).noting(*notes)
 
 
 def _given_tokenizer(given: Any, options: Options) -> Any:
     """The tokenizer the user gave, read from where it lies if it was named."""
     if not isinstance(given, str | os.PathLike):
         return given
-    _, place, _ = _locate(given, options)
+    _, place, _ = locate(given, options)
     found, lack = tokenizer.read(place, trust_remote_code=options.trust_remote_code)
     if found is None:
         raise SourceError(f"tokenizer {os.fspath(given)}: {lack}; name a folder that holds one")
