@@ -36,8 +36,9 @@
   conwalk.figure = function (element, spec) {
     const figure = { element, spec, drawn: false, plot: null, table: null };
     const head = conwalk.element("div", { class: "figure-head" }, conwalk.element("h4", {}, spec.title));
-    if (spec.symbol) head.append(conwalk.element("span", { class: "symbol" }, spec.symbol));
     figure.head = head.firstChild;
+    figure.symbol = conwalk.element(spec.href ? "a" : "span", { class: "symbol", href: spec.href }, spec.symbol || "");
+    head.append(figure.symbol);
     figure.note = conwalk.element("p", { class: "figure-note" });
     figure.body = conwalk.element("div", { class: "figure-plot", role: spec.keys ? "application" : "img", "aria-label": spec.title });
     figure.body.style.minHeight = `${spec.height || 220}px`;
@@ -87,6 +88,8 @@
     if (turn !== figure.turn) return; // a later choice overtook this one
     figure.fullTitle = made.title || spec.title;
     figure.head.textContent = made.heading || spec.title;
+    if (made.symbol !== undefined) figure.symbol.textContent = made.symbol;
+    if (made.href) figure.symbol.href = made.href;
     figure.note.textContent = made.note || spec.note || "";
     figure.note.hidden = !figure.note.textContent;
     figure.empty.hidden = !made.empty;
