@@ -108,7 +108,8 @@ def analyze(
         console.echo(f"results: {written}")
 
 
-def _number(style: str, value: float | None) -> str:
+def number(style: str, value: float | None) -> str:
+    """A number of a table; a dash where there is none."""
     return "–" if value is None else style.format(value)
 
 
@@ -123,7 +124,7 @@ def show(source: str, found: "xr.Dataset") -> None:
         f"{source}: {len(rows)} layers, {prompts} prompts, {tokens} tokens",
         ("layer", *(title for title, _ in shown.values())),
         (
-            (str(row["layer"]), *(_number(style, row[name]) for name, (_, style) in shown.items()))
+            (str(row["layer"]), *(number(style, row[name]) for name, (_, style) in shown.items()))
             for row in rows
         ),
     )

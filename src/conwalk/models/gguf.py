@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from conwalk.errors import SourceError
-from conwalk.models import cache, fingerprint, folder, weight_files
+from conwalk.models import cache as kept
+from conwalk.models import fingerprint, folder, weight_files
 from conwalk.models.model import Kind, Model
 from conwalk.models.quiet import quiet
 from conwalk.models.source_options import Options
@@ -64,6 +65,11 @@ def load(file: Path, source: str, kind: Kind, options: Options, given_tokenizer:
 
 
 def check_magic(file: Path, source: str) -> None:
+    """Refuse a file that is not GGUF.
+
+    Raises:
+        SourceError: it does not start as one.
+    """
     with file.open("rb") as stream:
         start = stream.read(len(_MAGIC))
     if start == _MAGIC:
@@ -82,7 +88,7 @@ def _place(digest: str, options: Options) -> Path:
     import transformers
 
     name = f"{digest[:32]}-transformers-{transformers.__version__}-{_LAYOUT}"
-    return cache.root(options.cache_dir) / "gguf" / name
+    return kept.root(options.cache_dir) / "gguf" / name
 
 
 def _usable(place: Path, source: str) -> bool:
@@ -114,10 +120,15 @@ def _convert(file: Path, source: str, place: Path) -> None:
             record = {"file": file.name, "types": dict(types.most_common())}
             (draft / _RECORD).write_text(json.dumps(record), encoding="utf-8")
 
-        cache.store(place, fill)
+        kept.store(place, fill)
 
 
 def open_reader(file: Path, source: str) -> Any:
+    """Parse what a GGUF file says of itself and of its tensors.
+
+    Raises:
+        SourceError: it is cut short, or has a tensor type that is not known.
+    """
     from gguf import GGUFReader
 
     try:
@@ -134,6 +145,7 @@ def open_reader(file: Path, source: str) -> Any:
 
 
 def architecture(reader: Any) -> str:
+    """The name a GGUF file gives its architecture, or ``""``."""
     field = reader.fields.get("general.architecture")
     return bytes(field.parts[field.data[0]]).decode() if field else ""
 
@@ -142,13 +154,19 @@ def architecture(reader: Any) -> str:
 def prepared(reader: Any) -> Generator[None, None, None]:
     """Let transformers use a parsed reader: it parses once for the config, once for the weights.
 
-    Its progress bar, which no setting turns off, is turned off too.
+    Its table of tensor names, which it makes anew for every submodule, is made once, and its
+    progress bar, which no setting turns off, is turned off.
     """
     import gguf
 
     loader: Any = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
-    found = (gguf, "GGUFReader", gguf.GGUFReader), (loader, "tqdm", loader.tqdm)
+    found = (
+        (gguf, "GGUFReader", gguf.GGUFReader),
+        (gguf, "get_tensor_name_map", gguf.get_tensor_name_map),
+        (loader, "tqdm", loader.tqdm),
+    )
     gguf.GGUFReader = lambda *_args, **_kwargs: reader
+    gguf.get_tensor_name_map = cache(gguf.get_tensor_name_map)
     loader.tqdm = partial(loader.tqdm, disable=True)
     try:
         yield
@@ -186,6 +204,7 @@ def _tokenizer(file: Path, where: dict[str, Any]) -> Any:
 
 
 def model_class(config: Any) -> Any:
+    """The class of transformers that a GGUF file is loaded into."""
     import transformers
 
     if config.architectures:

@@ -101,6 +101,18 @@ def _check_whole(file: Path, source: str) -> None:
 
 def _promised_size(file: Path, source: str) -> int:
     """Bytes a safetensors file must have, by its own header."""
+    ends = [entry["data_offsets"][1] for entry in header(file, source).values()]
+    with file.open("rb") as stream:
+        length = _HEADER_LENGTH.unpack(stream.read(_HEADER_LENGTH.size))[0]
+    return _HEADER_LENGTH.size + length + max(ends, default=0)
+
+
+def header(file: Path, source: str) -> dict[str, dict[str, Any]]:
+    """The tensors of a safetensors file by name: ``dtype``, ``shape`` and ``data_offsets``.
+
+    Raises:
+        SourceError: it is a Git LFS pointer, or its header cannot be read.
+    """
     with file.open("rb") as stream:
         start = stream.read(_HEADER_LENGTH.size)
         if start == _POINTER:
@@ -108,13 +120,15 @@ def _promised_size(file: Path, source: str) -> int:
                 f"{source}: {file.name} is a Git LFS pointer, not the weights; run `git lfs pull`"
             )
         length = _HEADER_LENGTH.unpack(start)[0] if len(start) == _HEADER_LENGTH.size else 0
-        header = stream.read(length) if length <= file.stat().st_size else b""
+        content = stream.read(length) if length <= file.stat().st_size else b""
     try:
-        tensors = json.loads(header)
-        ends = [item["data_offsets"][1] for key, item in tensors.items() if key != "__metadata__"]
+        tensors = {k: entry for k, entry in json.loads(content).items() if k != "__metadata__"}
+        for entry in tensors.values():
+            # all that is read of an entry is there
+            _ = entry["dtype"], entry["shape"], entry["data_offsets"][1]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceError(
             f"{source}: {file.name} is cut short or is no safetensors file (its header cannot be "
             "read); download it again"
         ) from error
-    return _HEADER_LENGTH.size + length + max(ends, default=0)
+    return tensors

@@ -61,8 +61,11 @@ class WeightPanel:
     def find_gains(self, sites: Sequence[AttentionSite], probe: Mapping[str, object]) -> None:
         """Find the norm gains of the sites, if any metric wants them folded in."""
         if any(m.folded for m in self._panel):
-            gains = value_gains(self._model.module, sites, dict(probe))
-            self._gains = {s.index: g for s, g in zip(sites, gains, strict=True)}
+            self.take_gains(sites, value_gains(self._model.module, sites, dict(probe)))
+
+    def take_gains(self, sites: Sequence[AttentionSite], gains: Sequence[Tensor | None]) -> None:
+        """Take norm gains that have been found already, one for each site."""
+        self._gains = {s.index: g for s, g in zip(sites, gains, strict=True)}
 
     def measure(self, site: AttentionSite, place: int, collector: Collector) -> None:
         """Measure one layer's heads and set them beside the null of their shape. Theory §3."""
@@ -70,7 +73,7 @@ class WeightPanel:
             self._model.weights_hash,
             f"{site.path}#{site.call}",
             "+".join(m.name for m in self._panel),
-            f"heads {self._heads}, {site.transports.dtype}, seed {self._seed}",
+            f"heads {self._heads}, {site.value.linear.weight.dtype}, seed {self._seed}",
         )
         kept = remembered(root() / _FOLDER, key, lambda: self._numbers(site))
         for name, values in kept.items():
