@@ -165,7 +165,7 @@
     const place = document.getElementById("rest-curve");
     if (!place) return;
     const { variables } = conwalk.data;
-    conwalk.state.rest = group.names[0];
+    conwalk.state.rest = group.names.find((name) => variables[name].null?.mean) || group.names[0];
     conwalk.controls("rest", conwalk.selectControl("Quantity", "rest", group.names.map((name) => [name, variables[name].title])));
     const figure = conwalk.figure(place, {
       title: "Any other quantity", height: 260, href: "#definitions",

@@ -36,7 +36,8 @@
       height: plot.offsetHeight + 40,
       width: plot.offsetWidth,
     };
-    const url = await Plotly.toImage({ data: plot.data, layout }, {
+    const data = plot.data.map((trace) => (trace.type === "heatmap" ? { ...trace, showscale: true } : trace));
+    const url = await Plotly.toImage({ data, layout }, {
       format, width: layout.width, height: layout.height, scale: format === "png" ? 2 : 1,
     });
     save(url, `${fileName(title)}.${format}`);

@@ -43,12 +43,13 @@
     figure.body = conwalk.element("div", { class: "figure-plot", role: spec.keys ? "application" : "img", "aria-label": spec.title });
     figure.body.style.minHeight = `${spec.height || 220}px`;
     if (spec.keys) figure.body.tabIndex = 0;
+    figure.legend = conwalk.element("div", { class: "legend", "aria-hidden": "true" });
     figure.empty = conwalk.element("p", { class: "figure-empty" });
     figure.empty.hidden = true;
     figure.tools = tools(figure);
     figure.tableBox = conwalk.element("div", { class: "figure-table" });
     figure.tableBox.hidden = true;
-    element.append(head, figure.note, figure.body, figure.empty, figure.tools, figure.tableBox);
+    element.append(head, figure.note, figure.legend, figure.body, figure.empty, figure.tools, figure.tableBox);
     figure.update = () => (figure.drawn ? draw(figure) : Promise.resolve());
     figures.push(figure);
     watch(figure);
@@ -80,6 +81,17 @@
     figure.tableBox.replaceChildren(conwalk.tableElement(figure.fullTitle, figure.table()));
   }
 
+  const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+  // What the colours of an image mean, from the least to the most.
+  function showLegend(figure, meta) {
+    figure.legend.hidden = !meta?.colours;
+    if (!meta?.colours) return;
+    const ramp = conwalk.element("div", { class: "legend-ramp" });
+    ramp.style.background = `linear-gradient(to right, ${meta.colours.join(", ")})`;
+    figure.legend.replaceChildren(ramp, conwalk.element("div", { class: "legend-ends" }, ...meta.ends.map((words) => conwalk.element("span", {}, words))));
+  }
+
   async function draw(figure) {
     const { spec } = figure;
     figure.drawn = true;
@@ -90,10 +102,10 @@
     figure.head.textContent = made.heading || spec.title;
     if (made.symbol !== undefined) figure.symbol.textContent = made.symbol;
     if (made.href) figure.symbol.href = made.href;
-    figure.note.textContent = made.note || spec.note || "";
+    figure.note.textContent = sentence(made.note || spec.note || "");
     figure.note.hidden = !figure.note.textContent;
     figure.empty.hidden = !made.empty;
-    figure.body.hidden = figure.tools.hidden = Boolean(made.empty);
+    figure.body.hidden = figure.tools.hidden = figure.legend.hidden = Boolean(made.empty);
     figure.table = made.empty ? null : typeof made.table === "function" ? made.table : () => made.table;
     figure.made = made;
     if (made.empty) {
@@ -110,6 +122,7 @@
     const height = made.height || figure.spec.height || 220;
     figure.body.style.minHeight = `${height}px`;
     figure.body.setAttribute("aria-label", [figure.fullTitle, made.note || figure.spec.note, made.describe].filter(Boolean).join(". "));
+    showLegend(figure, made.data[0]?.meta);
     const layout = conwalk.layout({ ...made.layout, height });
     if (touch || narrow()) layout.dragmode = false;
     const config = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false };

@@ -30,7 +30,7 @@
       conwalk.selectControl("Quantity", "metric", headNames.map((name) => [name, variables[name].title])),
       conwalk.toggleControl("Shown as", "shownAs", [["value", "Value"], ["z", "z against its null"]]));
     if (conwalk.data.allPrompts > 1) conwalk.controls("heads", conwalk.selectControl("Texts", "over", conwalk.overOptions()));
-    const height = 70 + Math.max(1, conwalk.data.heads.length) * Math.max(14, Math.min(26, 420 / conwalk.data.heads.length));
+    const height = 52 + Math.max(1, conwalk.data.heads.length) * Math.max(14, Math.min(26, 420 / conwalk.data.heads.length));
     const figure = conwalk.figure(place, {
       title: "Layer by head", height, href: "#definitions", draw: drawMap,
       onClick: (point) => openHead(point.x, point.y),
@@ -64,11 +64,11 @@
     const note = state.shownAs === "z" && !near.z ? `${record.meaning}. It has no z: its null has no spread, so the values are shown.` : record.meaning;
     return {
       title: `${record.title}${asZ ? ", z" : ""}`, heading: record.title, symbol: record.symbol, href: `#def-${state.metric}`, note,
-      data: [conwalk.heatmapTrace({ values: shown, signed, gap: 1, text: words, barLength: 0.35 })],
+      data: [conwalk.heatmapTrace({ values: shown, signed, gap: 1, text: words })],
       layout: {
         xaxis: { ...conwalk.layerAxis(), showgrid: false },
         yaxis: { title: "head", autorange: "reversed", showgrid: false, tickmode: "array", tickvals: data.heads.map((_, i) => i), ticktext: data.heads.map(String) },
-        margin: { l: 8, r: 8, t: 34, b: 8 }, shapes: [conwalk.cellFrame(state.layer, state.head)],
+        margin: { l: 8, r: 8, t: 4, b: 8 }, shapes: [conwalk.cellFrame(state.layer, state.head)],
       },
       table: () => ({
         head: ["layer", ...data.heads.map((head) => `head ${head}`)],

@@ -2,58 +2,67 @@
 (function (conwalk) {
   "use strict";
 
-  // Cividis, and blue to orange through the ground: both read the same to all eyes.
-  const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
-  const scale = (colours) => colours.map((colour, i) => [i / (colours.length - 1), colour]);
-  const diverging = () => scale(conwalk.isDark()
+  // Viridis, and blue to orange through the ground: both read the same to all eyes.
+  const VIRIDIS = ["#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6dcd59", "#b4de2c", "#fde725"];
+  const diverging = () => (conwalk.isDark()
     ? ["#7cc0ff", "#4a86b8", "#2b4a66", "#22262d", "#6b4a2a", "#b87a3c", "#ffb066"]
     : ["#0b4f8a", "#4d8dc2", "#a9cbe5", "#f5f5f5", "#f0c29a", "#d5833a", "#9c4400"]);
 
-  // map: values (rows of numbers), x and y labels, signed, log, range, bar (title of the colours),
-  // text(row, column) for the cell under the pointer, square cells or not.
+  // map: values (rows of numbers), signed, log, passed(row, column) for cells that set no colours,
+  // text(row, column) for the cell under the pointer, gap between the cells.
   conwalk.heatmapTrace = function (map) {
-    const known = conwalk.finite(map.values.flat());
+    const known = conwalk.finite(map.values.flatMap((row, i) => (map.passed ? row.filter((_, j) => !map.passed(i, j)) : row)));
     const z = map.log ? map.values.map((row) => row.map((v) => (v > 0 ? Math.log10(v) : null))) : map.values;
-    const [low, high] = limits(map, known);
+    const limits = span(map, known);
+    const colours = map.signed ? diverging() : VIRIDIS;
     return {
-      type: "heatmap", z, zmin: low, zmax: high, xgap: map.gap || 0, ygap: map.gap || 0, hoverongaps: false,
+      type: "heatmap", z, zmin: limits.low, zmax: limits.high, xgap: map.gap || 0, ygap: map.gap || 0, hoverongaps: false,
       text: map.values.map((row, i) => row.map((_, j) => map.text(i, j))), hovertemplate: "%{text}<extra></extra>",
-      colorscale: map.signed ? diverging() : scale(CIVIDIS),
-      colorbar: bar(map, low, high),
+      colorscale: colours.map((colour, i) => [i / (colours.length - 1), colour]),
+      // the page has a legend of its own; pictures that are saved have Plotly's
+      showscale: false, meta: { colours, ends: ends(map, limits) },
+      colorbar: { thickness: 8, outlinewidth: 0, ...bar(map, limits) },
     };
   };
 
-  function limits(map, known) {
-    if (!known.length) return [0, 1];
-    const low = map.range?.[0] ?? Math.min(...minmax(known));
-    const high = map.range?.[1] ?? Math.max(...minmax(known));
+  // Where the colours begin and end. A few outliers do not take the colours from all the others.
+  function span(map, known) {
+    if (!known.length) return { low: 0, high: 1 };
+    const numbers = map.log ? known.filter((v) => v > 0).map(Math.log10) : known;
+    const sorted = Float64Array.from(numbers).sort();
+    if (!sorted.length) return { low: -4, high: 0 };
+    const at = (share) => sorted[Math.round(share * (sorted.length - 1))];
+    let [low, high] = [sorted[0], sorted.at(-1)];
+    const most = high;
+    const cut = { low: false, high: false };
     if (map.signed) {
-      const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
-      return [-most, most];
+      const reach = Math.max(Math.abs(low), Math.abs(high)) || 1;
+      const usual = Math.max(Math.abs(at(0.01)), Math.abs(at(0.99)));
+      const used = usual > 0 && reach > 3 * usual ? usual : reach;
+      return { low: -used, high: used, cut: { low: low < -used, high: high > used } };
     }
-    if (!map.log) return low < high ? [low, high] : [low - 0.5, high + 0.5];
-    const most = Math.log10(high > 0 ? high : 1);
-    const positive = known.filter((v) => v > 0);
-    const least = positive.length ? Math.log10(positive.reduce((a, b) => Math.min(a, b))) : most - 1;
-    return [Math.max(least, most - 4), most > least ? most : most + 0.5];
+    const inner = at(0.98) - at(0.02);
+    if (map.log) {
+      low = Math.max(low, most - 4);
+      cut.low = sorted[0] < low;
+    } else if (inner > 0 && high - low > 2.5 * inner) {
+      [low, high] = [Math.max(low, at(0.02) - inner / 2), Math.min(high, at(0.98) + inner / 2)];
+      [cut.low, cut.high] = [sorted[0] < low, most > high];
+    }
+    return low < high ? { low, high, cut } : { low: low - 0.5, high: high + 0.5, cut, flat: true };
   }
 
-  // Math.min(...values) overflows the stack for large images.
-  function minmax(values) {
-    let [low, high] = [Infinity, -Infinity];
-    for (const value of values) { low = Math.min(low, value); high = Math.max(high, value); }
-    return [low, high];
+  const real = (map, v) => (map.log ? 10 ** v : v);
+
+  function ends(map, { low, high, cut, flat }) {
+    if (flat) return ["", conwalk.short(real(map, (low + high) / 2)), ""];
+    const [first, last] = [low, high].map((v) => conwalk.short(real(map, v)));
+    return [`${cut?.low ? "≤ " : ""}${first}`, conwalk.short(real(map, (low + high) / 2)), `${cut?.high ? "≥ " : ""}${last}`];
   }
 
-  function bar(map, low, high) {
-    const ticks = map.log
-      ? Array.from({ length: Math.floor(high) - Math.ceil(low) + 1 }, (_, i) => Math.ceil(low) + i)
-      : null;
-    return {
-      orientation: "h", x: 0, xanchor: "left", y: 1, yanchor: "bottom", len: map.barLength || 0.6, thickness: 8, outlinewidth: 0, xpad: 0, ypad: 6,
-      tickfont: { size: 10, color: conwalk.colour("muted") }, nticks: 4, tickangle: 0,
-      ...(ticks ? { tickvals: ticks, ticktext: ticks.map((t) => conwalk.short(10 ** t)) } : {}),
-    };
+  function bar(map, { low, high }) {
+    const places = [low, (low + high) / 2, high];
+    return { tickmode: "array", tickvals: places, ticktext: places.map((v) => conwalk.short(real(map, v))) };
   }
 
   // A frame around one cell.

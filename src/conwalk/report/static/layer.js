@@ -38,16 +38,16 @@
     const isWalk = name === "walk_matrix";
     const signed = isWalk && conwalk.finite(found.values).some((v) => v < 0);
     const text = (i, j) => `from <b>${conwalk.escape(rows[i])}</b> (${index(i)}) to <b>${conwalk.escape(columns[j])}</b> (${index(j)})<br>${conwalk.escape(map.symbol)} = ${conwalk.short(values[i][j])}`;
-    const size = square(figure.element, 60) - 120;
+    const size = square(figure.element, 0) - 90;
     return {
       title: `${map.title}, layer ${conwalk.data.layers[layer].label}, ${conwalk.data.prompts[prompt].name}`, symbol: map.symbol, href: `#def-${name}`,
       note: `${map.meaning}${map.cell > 1 ? `; a cell is the mean over ${map.cell} × ${map.cell} tokens` : ""}`,
-      height: square(figure.element, 60),
-      data: [conwalk.heatmapTrace({ values, signed, log: isWalk && !signed && colours === "log", text, barLength: 0.55 })],
+      height: square(figure.element, 20),
+      data: [conwalk.heatmapTrace({ values, signed, log: isWalk && !signed && colours === "log", text })],
       layout: {
         xaxis: { ...conwalk.ticks(columns, size), tickangle: -90, showgrid: false, constrain: "domain", title: "to (attended to)", side: "bottom" },
         yaxis: { ...conwalk.ticks(rows, size), range: [height - 0.5, -0.5], showgrid: false, scaleanchor: height === width ? "x" : undefined, constrain: "domain", title: "from" },
-        margin: { l: 8, r: 8, t: 34, b: 8 }, dragmode: "zoom",
+        margin: { l: 8, r: 8, t: 4, b: 8 }, dragmode: "zoom",
       },
       labels: { rows, columns, size },
       table: () => ({ head: ["from", ...columns], rows: rows.map((row, i) => [row, ...values[i]]) }),
@@ -149,9 +149,9 @@
     const text = (i, j) => `layers <b>${conwalk.escape(data.layers[i].label)}</b> and <b>${conwalk.escape(data.layers[j].label)}</b><br>${conwalk.short(values[i][j])}`;
     const axis = { ...conwalk.layerAxis(), showgrid: false, constrain: "domain" };
     return {
-      title: `${record.title}, ${data.prompts[state.prompt].name}`, heading: record.title, symbol: record.symbol, href: `#def-${name}`, note: `${record.meaning}. Click a cell to go to the layer of its column.`, height: square(figure.element, 60),
-      data: [conwalk.heatmapTrace({ values, text, barLength: 0.55 })],
-      layout: { xaxis: axis, yaxis: { ...axis, range: [count - 0.5, -0.5], scaleanchor: "x" }, margin: { l: 8, r: 8, t: 34, b: 8 }, shapes: [conwalk.cellFrame(state.layer, state.layer)] },
+      title: `${record.title}, ${data.prompts[state.prompt].name}`, heading: record.title, symbol: record.symbol, href: `#def-${name}`, note: `${record.meaning}. Click a cell to go to the layer of its column.`, height: square(figure.element, 20),
+      data: [conwalk.heatmapTrace({ values, text, passed: (i, j) => i === j })],
+      layout: { xaxis: axis, yaxis: { ...axis, range: [count - 0.5, -0.5], scaleanchor: "x" }, margin: { l: 8, r: 8, t: 4, b: 8 }, shapes: [conwalk.cellFrame(state.layer, state.layer)] },
       table: () => ({ head: ["layer", ...data.layers.map((layer) => layer.label)], rows: data.layers.map((layer, i) => [layer.label, ...values[i]]) }),
     };
   }

@@ -5,6 +5,7 @@
   let strip = null;
 
   const prompt = () => conwalk.data.prompts[conwalk.state.prompt];
+  const middle = () => Math.floor(prompt().tokens.length / 2);
   const cell = () => conwalk.data.maps.walk_matrix?.cell || 1;
 
   conwalk.startTokens = function () {
@@ -13,7 +14,9 @@
     conwalk.controls("tokens", conwalk.selectControl("Layer of the arcs", "layer", conwalk.layerOptions()));
     conwalk.state.tokenName = data.tokenNames[0] || null;
     strip = makeStrip(document.getElementById("token-text"));
-    conwalk.on(["prompt"], () => { conwalk.state.token = 0; strip.fill(); strip.mark(); });
+    conwalk.state.axes = 0;
+    conwalk.state.token = middle();
+    conwalk.on(["prompt"], () => { conwalk.state.token = middle(); strip.fill(); strip.mark(); });
     conwalk.on(["token", "layer"], () => strip.mark());
     strip.fill();
     strip.mark();
@@ -146,7 +149,7 @@
   }
 
   const layerAxisDown = () => ({ ...conwalk.layerAxis(), autorange: undefined, range: [conwalk.data.layers.length - 0.5, -0.5], showgrid: false });
-  const height = () => 110 + Math.max(90, Math.min(360, conwalk.data.layers.length * 12));
+  const height = () => 95 + Math.max(90, Math.min(360, conwalk.data.layers.length * 12));
 
   async function drawSteps(way, figure) {
     const { state, data } = conwalk;
@@ -159,11 +162,11 @@
     const names = conwalk.cellNames(state.prompt, cell(), width);
     const own = conwalk.isolated(conwalk.visible(prompt().tokens[state.token] ?? ""));
     const text = (i, j) => `layer <b>${conwalk.escape(data.layers[i].label)}</b>, ${way} <b>${conwalk.escape(names[j])}</b> (${j * cell()})<br>${conwalk.short(values[i][j])}`;
-    const words = way === "to" ? "Where the walk goes from" : "Where the walk comes from to";
+    const words = way === "to" ? "Steps from" : "Steps into";
     return {
       title: `${words} ${own} (${state.token})`, heading: `${words} “${own}” (${state.token})`, note: "Colours are logarithmic. Click a cell to go to its layer.", height: height(),
-      data: [conwalk.heatmapTrace({ values, log: true, text, barLength: 0.5 })],
-      layout: { xaxis: { ...conwalk.ticks(names, (figure.element.clientWidth || 400) - 60), tickangle: -90, showgrid: false }, yaxis: { ...layerAxisDown(), title: "layer" }, margin: { l: 8, r: 8, t: 34, b: 8 } },
+      data: [conwalk.heatmapTrace({ values, log: true, text })],
+      layout: { xaxis: { ...conwalk.ticks(names, (figure.element.clientWidth || 400) - 60), tickangle: -90, showgrid: false }, yaxis: { ...layerAxisDown(), title: "layer" }, margin: { l: 8, r: 8, t: 4, b: 8 } },
       table: () => ({ head: ["layer", ...names], rows: data.layers.map((layer, i) => [layer.label, ...values[i]]) }),
     };
   }
@@ -175,14 +178,15 @@
     const [count, axes] = found.shape;
     const axis = (k) => Array.from({ length: count }, (_, i) => (k < axes ? found.values[i * axes + k] : 0));
     const names = conwalk.cellNames(state.prompt, 1, count);
-    const [x, y] = [axis(0), axis(1)];
+    const shown = Math.min(state.axes, axes - 2);
+    const [x, y] = [axis(shown), axis(shown + 1)];
     const size = x.map((_, i) => (i === state.token ? 14 : 7));
     return {
       title: `Vector diffusion map, layer ${data.layers[state.layer].label}, ${prompt().name}`, heading: "Vector diffusion map of the tokens", symbol: "φ", href: "#def-diffusion_map", height: height() + 40,
       note: "Tokens are near where many short ways between them agree. Dark to light is first to last. Click a token to choose it.",
       data: [{ x, y, type: "scatter", mode: "markers", text: names.map((name, i) => `<b>${conwalk.escape(name)}</b> (${i})<br>${conwalk.short(x[i])}, ${conwalk.short(y[i])}`), hovertemplate: "%{text}<extra></extra>",
-        marker: { size, color: x.map((_, i) => i), colorscale: "Cividis", line: { width: x.map((_, i) => (i === state.token ? 2.5 : 0.5)), color: x.map((_, i) => (i === state.token ? conwalk.colour("counter") : conwalk.colour("line"))) } } }],
-      layout: { xaxis: { title: "first axis", nticks: 5 }, yaxis: { title: "second axis", nticks: 5 } },
+        marker: { size, color: x.map((_, i) => i), colorscale: "Viridis", line: { width: x.map((_, i) => (i === state.token ? 2.5 : 0.5)), color: x.map((_, i) => (i === state.token ? conwalk.colour("counter") : conwalk.colour("line"))) } } }],
+      layout: { xaxis: { title: `axis ${shown + 1}`, nticks: 5 }, yaxis: { title: `axis ${shown + 2}`, nticks: 5 } },
       table: () => ({ head: ["token", "place", ...Array.from({ length: axes }, (_, k) => `axis ${k + 1}`)], rows: names.map((name, i) => [name, i, ...Array.from({ length: axes }, (_, k) => found.values[i * axes + k])]) }),
     };
   }
@@ -199,8 +203,8 @@
     const signed = conwalk.finite(values.flat()).some((v) => v < 0);
     return {
       title: `${record.title}, ${prompt().name}`, heading: record.title, symbol: record.symbol, href: `#def-${state.tokenName}`, note: record.meaning, height: height(),
-      data: [conwalk.heatmapTrace({ values, signed, text: (i, j) => `layer <b>${conwalk.escape(data.layers[i].label)}</b>, <b>${conwalk.escape(names[j])}</b> (${j})<br>${conwalk.short(values[i][j])}`, barLength: 0.5 })],
-      layout: { xaxis: { ...conwalk.ticks(names, (figure.element.clientWidth || 400) - 60), tickangle: -90, showgrid: false }, yaxis: { ...layerAxisDown(), title: "layer" }, margin: { l: 8, r: 8, t: 34, b: 8 } },
+      data: [conwalk.heatmapTrace({ values, signed, text: (i, j) => `layer <b>${conwalk.escape(data.layers[i].label)}</b>, <b>${conwalk.escape(names[j])}</b> (${j})<br>${conwalk.short(values[i][j])}` })],
+      layout: { xaxis: { ...conwalk.ticks(names, (figure.element.clientWidth || 400) - 60), tickangle: -90, showgrid: false }, yaxis: { ...layerAxisDown(), title: "layer" }, margin: { l: 8, r: 8, t: 4, b: 8 } },
       table: () => ({ head: ["layer", ...names], rows: data.layers.map((layer, i) => [layer.label, ...values[i]]) }),
     };
   }
@@ -209,11 +213,12 @@
     const { data } = conwalk;
     const toLayer = { onClick: (point) => conwalk.choose({ layer: point.y }), keys: { choose: (_, row) => conwalk.choose({ layer: row }), start: () => [0, conwalk.state.layer] } };
     for (const way of ["to", "from"]) {
-      const figure = conwalk.figure(document.getElementById(`token-${way}`), { title: way === "to" ? "Where the walk goes" : "Where the walk comes from", height: height(), draw: () => drawSteps(way, figure), ...toLayer });
+      const figure = conwalk.figure(document.getElementById(`token-${way}`), { title: way === "to" ? "Steps from the token" : "Steps into the token", height: height(), draw: () => drawSteps(way, figure), ...toLayer });
       conwalk.on(["prompt", "token"], figure.update);
     }
     const diffusion = conwalk.figure(document.getElementById("token-diffusion"), { title: "Vector diffusion map of the tokens", height: height() + 40, draw: () => drawDiffusion(diffusion), onClick: (point) => conwalk.choose({ token: point.pointNumber }) });
-    conwalk.on(["prompt", "layer", "token"], diffusion.update);
+    conwalk.on(["prompt", "layer", "token", "axes"], diffusion.update);
+    if (data.maps.diffusion_map) conwalk.controls("tokens", conwalk.toggleControl("Axes of the diffusion map", "axes", [[0, "Diffusion axes 1 and 2"], [1, "2 and 3"]]));
     if (data.tokenNames.length) conwalk.controls("tokens", conwalk.selectControl("Numbers of tokens", "tokenName", data.tokenNames.map((name) => [name, data.variables[name].title])));
     const numbers = conwalk.figure(document.getElementById("token-energy"), { title: "Numbers of every token", height: height(), draw: () => drawNumbers(numbers), ...toLayer });
     conwalk.on(["prompt", "tokenName"], numbers.update);
