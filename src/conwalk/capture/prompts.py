@@ -6,22 +6,13 @@ import torch
 from torch import Tensor
 
 from conwalk.errors import CaptureError
+from conwalk.models.probe import batch_of as batch_size
 from conwalk.models.sites import AttentionSite, Side
+
+__all__ = ["Positions", "batch_size", "on", "pick", "rows"]
 
 _MASKS: dict[Side, str] = {"source": "attention_mask", "target": "decoder_attention_mask"}
 _MASK_AXES = 2
-
-
-def batch_size(inputs: dict[str, Any]) -> int:
-    """Number of prompts in the inputs of one pass.
-
-    Raises:
-        CaptureError: there is no tensor among the inputs.
-    """
-    sizes = [t.shape[0] for t in inputs.values() if isinstance(t, Tensor) and t.dim()]
-    if not sizes:
-        raise CaptureError(f"the inputs {sorted(inputs)} hold no tensor: pass input_ids or pixels")
-    return sizes[0]
 
 
 class Positions:

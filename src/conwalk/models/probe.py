@@ -12,6 +12,7 @@ from conwalk.models.sites import Side
 
 _SOURCE, _TARGET = 3, 4
 _TOKENS = {"input_ids": _SOURCE, "decoder_input_ids": _TARGET}
+_MASKS = ("attention_mask", "decoder_attention_mask")
 
 
 def lengths() -> dict[int, Side]:
@@ -25,7 +26,8 @@ def tiny(module: nn.Module, example: dict[str, Any] | None = None) -> dict[str, 
     Args:
         module: the model.
         example: inputs it is going to be given; token sequences are cut from them, everything
-            else is taken for the first element of the batch.
+            else is taken for the first element of the batch. Tokens beside an image or a
+            recording stay whole: some of them stand for its parts.
 
     Raises:
         CaptureError: the model reads neither tokens nor pixels and no example was given.
@@ -66,15 +68,32 @@ def _pixels(module: nn.Module) -> Tensor:
     return torch.zeros(shape, dtype=dtype, device=_device(module))
 
 
+def batch_of(inputs: dict[str, Any]) -> int:
+    """Number of prompts in the inputs of one pass; 1 where patches of images come as one long row.
+
+    Raises:
+        CaptureError: there is no tensor among the inputs.
+    """
+    sizes = {k: t.shape[0] for k, t in inputs.items() if isinstance(t, Tensor) and t.dim()}
+    if not sizes:
+        raise CaptureError(f"the inputs {sorted(inputs)} hold no tensor: pass input_ids or pixels")
+    tokens = next((sizes[name] for name in _TOKENS if name in sizes), None)
+    alike = len(set(sizes.values())) == 1
+    return tokens or (next(iter(sizes.values())) if alike else 1)
+
+
 def _cut(example: dict[str, Any]) -> dict[str, Any]:
     """The first prompt only, tokens shortened (or repeated) to the probing lengths, no masks."""
-    inputs: dict[str, Any] = {}
-    for name, given in example.items():
-        if name in _TOKENS:
-            n = _TOKENS[name]
-            inputs[name] = given[:1, torch.arange(n) % given.shape[1]]
-        elif isinstance(given, Tensor) and not name.endswith(("attention_mask", "_type_ids")):
-            inputs[name] = given[:1]
-        elif not isinstance(given, Tensor):
-            inputs[name] = given
-    return inputs
+    batch = batch_of(example)
+    tensors = {k: t for k, t in example.items() if isinstance(t, Tensor)}
+    first = {k: t[:1] if t.dim() and t.shape[0] == batch else t for k, t in tensors.items()}
+    inputs = {k: v for k, v in example.items() if k not in tensors} | first
+    mixed = any(t.is_floating_point() for t in tensors.values())
+    for name, n in _TOKENS.items():
+        if name not in inputs or (mixed and name == "input_ids"):
+            continue
+        length = inputs[name].shape[1]
+        beside = [k for k, t in first.items() if t.dim() > 1 and t.shape[1] == length]
+        for k in beside if name == "input_ids" else [name]:
+            inputs[k] = first[k][:, torch.arange(n) % length]
+    return {k: v for k, v in inputs.items() if k not in _MASKS}
