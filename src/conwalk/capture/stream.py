@@ -1,24 +1,35 @@
 """Watch one forward pass; hand each attention layer over as it happens, then let it go."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from conwalk.capture.alignment import by_group, expanded
 from conwalk.capture.layer import CapturedLayer, CapturedOutput, CapturedRows, proven_scores
-from conwalk.capture.prompts import Positions, batch_size, on, pick, rows
+from conwalk.capture.prompts import Positions, batch_size, on, pick
+from conwalk.capture.value_inputs import ValueInputs
 from conwalk.errors import CaptureError
 from conwalk.models import inference
-from conwalk.models.interception import Attended, AttentionCall, intercept
+from conwalk.models.interception import (
+    Attended,
+    AttentionCall,
+    ParameterFunctionMode,
+    ParameterProduct,
+    Parameters,
+    intercept,
+)
+from conwalk.models.interception.contraction import Product
 from conwalk.models.linear import Linear
 from conwalk.models.sites import AttentionSite
 
 Callback = Callable[[CapturedLayer], None]
 
 _FULL_KEYS = 2048
+_MATRIX_AXES = 2
 
 
 @dataclass(frozen=True)
@@ -83,8 +94,9 @@ def stream(
         inference.eager(module),
         tap.hooked(),
         intercept(tap.attention, tap.batch, functions=functions, scores=scores) as quiet,
+        tap.products(module) as without_products,
     ):
-        tap.quiet = quiet
+        tap.quiets = (quiet, without_products)
         returned = inference.forward(module, inputs, logits=logits)
     tap.finish()
     return returned
@@ -92,11 +104,16 @@ def stream(
 
 @dataclass(frozen=True)
 class _Pending:
-    """A call whose output projection has not been reached; no attention if it went in rows."""
+    """A call whose output projection has not been reached; no attention if it went in rows.
+
+    Windows count as prompts of their own: ``windows`` of them to a prompt.
+    """
 
     site: AttentionSite
     lengths: tuple[int, int]
+    windows: int
     value: Tensor
+    value_input: Tensor
     attended: Attended | None
     scores: Tensor | None
     scaling: float | None = None
@@ -106,7 +123,7 @@ class _Pending:
 class _Tap:
     """What is in flight between a value projection and the output projection that follows."""
 
-    quiet: Callable[[], AbstractContextManager[None]]
+    quiets: Sequence[Callable[[], AbstractContextManager[None]]] = ()
 
     def __init__(
         self,
@@ -123,18 +140,49 @@ class _Tap:
         self._blocks = blocks
         self._sites = {(s.backend, s.event): s for s in sites}
         self._events = {"interface": 0, "function": 0}
-        self._value_inputs: dict[Linear, Tensor] = {}
-        self._pending: _Pending | None = None
+        self._value_inputs = ValueInputs(sites)
+        self._pending: list[_Pending] = []
         self._served = 0
+
+    def quiet(self) -> ExitStack:
+        """Nobody watches while the context lasts."""
+        stack = ExitStack()
+        for quiet in self.quiets:
+            stack.enter_context(quiet())
+        return stack
 
     def hooked(self) -> ExitStack:
         """The hooks of one pass; leaving the context removes them."""
         hooks = ExitStack()
-        for linear in {s.value.linear for s in self._sites.values()}:
+        for linear in self._modules({s.value.linear for s in self._sites.values()}):
             hooks.callback(linear.register_forward_pre_hook(self._value_read).remove)
-        for linear in {s.output.linear for s in self._sites.values()}:
+        for linear in self._modules({s.output.linear for s in self._sites.values()}):
             hooks.callback(linear.register_forward_hook(self._put_out).remove)
         return hooks
+
+    @staticmethod
+    def _modules(linears: Iterable[Linear]) -> list[nn.Module]:
+        return [x for x in linears if isinstance(x, nn.Module)]
+
+    @contextmanager
+    def products(self, module: nn.Module) -> Generator[Callable[[], AbstractContextManager[None]]]:
+        """Watch the maps that are products with parameters, if there are any."""
+        linears = {x for s in self._sites.values() for x in (s.value.linear, s.output.linear)}
+        wanted = [x for x in linears if isinstance(x, ParameterProduct)]
+        if not wanted:
+            yield nullcontext
+            return
+        with ParameterFunctionMode(self._product, Parameters(module), wanted) as mode:
+            yield mode.quiet
+
+    def _product(
+        self, linear: ParameterProduct, seen: Product, run: Callable[[], Tensor]
+    ) -> Tensor:
+        read = (seen.contraction.read(seen.x),)
+        self._value_read(linear, read)
+        y = run()
+        self._put_out(linear, read, seen.contraction.written(y))
+        return y
 
     def attention(self, call: AttentionCall) -> Tensor:
         event = self._events[call.backend]
@@ -142,22 +190,35 @@ class _Tap:
         site = self._sites.get((call.backend, event))
         if site is None:
             return self._passed_by(call)
-        self._expect_nothing_pending()
         if call.n_heads != site.n_heads:
             raise CaptureError(
                 f"{site.name}: {call.n_heads} heads in this pass, {site.n_heads} when its "
                 "layout was read; give one example of the real inputs for discovery"
             )
         lengths = (call.n_queries, call.value.shape[2])
+        windows, rest = divmod(call.value.shape[0], self.batch)
+        if rest or not windows:
+            raise CaptureError(
+                f"{site.name}: attention counts {call.value.shape[0]} prompts, the inputs hold "
+                f"{self.batch}"
+            )
+        value_input = self._value_inputs.of(site, call.value.shape[0], lengths[1])
+        pending = _Pending(site, lengths, windows, call.value, value_input, None, None)
         blocks = self._blocks_for(call)
-        if blocks and call.run_rows and not site.output.gated:
-            mixed = self._in_rows(site, call, call.run_rows, blocks)
-            self._pending = _Pending(site, lengths, call.value, None, None)
+        if blocks and call.run_rows and not site.output.gated and windows == 1:
+            mixed = _joined(self._in_rows(pending, call.run_rows, blocks), call)
+            self._pending.append(pending)
             return mixed
         attended = call.run()
         scores = call.scores() if self._scores else None
-        self._pending = _Pending(
-            site, lengths, call.value, attended, scores, call.scaling, call.softcap
+        self._pending.append(
+            replace(
+                pending,
+                attended=attended,
+                scores=scores,
+                scaling=call.scaling,
+                softcap=call.softcap,
+            )
         )
         return attended.mixed
 
@@ -171,23 +232,24 @@ class _Tap:
         blocks = self._blocks_for(call)
         if blocks is None or call.run_rows is None:
             return call.run().mixed
-        cuts = blocks.cuts(call.n_queries, call.value.shape[2])
-        return torch.cat([call.run_rows(first, last).mixed for first, last in cuts], 1)
+        run_rows, cuts = call.run_rows, blocks.cuts(call.n_queries, call.value.shape[2])
+        return _joined(((first, run_rows(first, last).mixed) for first, last in cuts), call)
 
     def _in_rows(
         self,
-        site: AttentionSite,
-        call: AttentionCall,
+        pending: _Pending,
         run_rows: Callable[[int, int], Attended],
         blocks: RowBlocks,
-    ) -> Tensor:
-        """Carry a call out block by block, handing each block over before the next is made."""
-        n, m = call.n_queries, call.value.shape[2]
-        value_input = rows(self._value_inputs[site.value.linear], self.batch, m)
-        mixed: list[Tensor] = []
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Carry a call out block by block, handing each block over before the next is made.
+
+        Yields:
+            First query and mixed values of each block.
+        """
+        site, (n, m) = pending.site, pending.lengths
         for first, last in blocks.cuts(n, m):
             attended = run_rows(first, last)
-            mixed.append(attended.mixed)
+            yield first, attended.mixed
             for prompt in range(self.batch):
                 queries, keys = self._positions.of(site, prompt, (n, m))
                 chosen, before, count = _inside(queries, first, last, n)
@@ -200,11 +262,10 @@ class _Tap:
                         first=before,
                         n_rows=count,
                         attention=pick(pick(attended.attention[prompt], 1, chosen), 2, keys),
-                        value_input=pick(value_input[prompt], 0, keys),
-                        value=_value_of(site, call.value[prompt], keys),
+                        value_input=pick(pending.value_input[prompt], 0, keys),
+                        value=pick(_once(site, pending.value[prompt]), 1, keys),
                     )
                 )
-        return torch.cat(mixed, 1)
 
     def finish(self) -> None:
         """Every site must have been served.
@@ -212,58 +273,56 @@ class _Tap:
         Raises:
             CaptureError: naming a site that was not.
         """
-        self._expect_nothing_pending()
+        if self._pending:
+            raise CaptureError(
+                f"{self._pending[0].site.name}: its output projection was not reached"
+            )
         if self._served != len(self._sites):
             raise CaptureError(
                 f"{len(self._sites) - self._served} of {len(self._sites)} attention layers made no "
                 "call in this pass; give one example of the real inputs for discovery"
             )
 
-    def _expect_nothing_pending(self) -> None:
-        if self._pending is not None:
-            raise CaptureError(f"{self._pending.site.name}: its output projection was not reached")
+    def _value_read(self, linear: Any, args: tuple[Any, ...]) -> None:
+        self._value_inputs.note(linear, args[0])
 
-    def _value_read(self, linear: Linear, args: tuple[Any, ...]) -> None:
-        self._value_inputs[linear] = args[0]
-
-    def _put_out(self, linear: Linear, args: tuple[Any, ...], output: Tensor) -> None:
-        pending = self._pending
-        if pending is None or pending.site.output.linear is not linear:
+    def _put_out(self, linear: Any, args: tuple[Any, ...], output: Tensor) -> None:
+        waiting = (p for p in self._pending if p.site.output.linear == linear)
+        pending = next(waiting, None)
+        if pending is None:
             return
-        self._pending = None
-        value_input = self._value_inputs.pop(pending.site.value.linear)
+        self._pending.remove(pending)
         with self.quiet():
             if pending.attended is None:
                 self._close_rows(pending, output)
             else:
-                self._hand_over(pending, pending.attended, value_input, args[0], output)
+                self._hand_over(pending, pending.attended, args[0], output)
         self._served += 1
 
     def _close_rows(self, pending: _Pending, output: Tensor) -> None:
         if self._blocks is None:
             return
-        output = rows(output, self.batch, pending.lengths[0])
+        site, (n, _) = pending.site, pending.lengths
+        output = by_group(output, self.batch, n, turned=site.output.turned)
         for prompt in range(self.batch):
-            queries, _ = self._positions.of(pending.site, prompt, pending.lengths)
-            self._blocks.output(
-                CapturedOutput(pending.site, prompt, pick(output[prompt], 0, queries))
-            )
+            queries, _ = self._positions.of(site, prompt, pending.lengths)
+            self._blocks.output(CapturedOutput(site, prompt, pick(output[prompt], 0, queries)))
 
     def _hand_over(
-        self,
-        pending: _Pending,
-        attended: Attended,
-        value_input: Tensor,
-        read: Tensor,
-        output: Tensor,
+        self, pending: _Pending, attended: Attended, read: Tensor, output: Tensor
     ) -> None:
-        site, (n, m) = pending.site, pending.lengths
-        value_input = rows(value_input, self.batch, m)
-        read, output = rows(read, self.batch, n), rows(output, self.batch, n)
+        site, n = pending.site, pending.lengths[0]
+        turned = site.output.turned or _turned(site, read, attended.mixed)
+        groups = len(attended.mixed)
+        read = by_group(read, groups, n, turned=turned)
+        output = by_group(output, groups, n, turned=turned)
         order = site.output.reads.to(read.device)
         for prompt in range(self.batch):
-            queries, keys = self._positions.of(site, prompt, (n, m))
-            attention = pick(pick(attended.attention[prompt], 1, queries), 2, keys)
+            mine = slice(prompt * pending.windows, (prompt + 1) * pending.windows)
+            queries, keys = self._positions.of(site, prompt, pending.lengths)
+            whole = expanded(attended.attention[mine])
+            attention = pick(pick(whole, 1, queries), 2, keys)
+            value = _once(site, pending.value[mine].transpose(0, 1).flatten(1, 2))
             self._callback(
                 CapturedLayer(
                     site=site,
@@ -271,11 +330,11 @@ class _Tap:
                     first=0,
                     n_rows=attention.shape[1],
                     attention=attention,
-                    value_input=pick(value_input[prompt], 0, keys),
-                    value=_value_of(site, pending.value[prompt], keys),
-                    mixed=pick(attended.mixed[prompt], 0, queries).transpose(0, 1),
-                    read=pick(read[prompt], 0, queries)[:, order].transpose(0, 1),
-                    output=pick(output[prompt], 0, queries),
+                    value_input=pick(pending.value_input[mine].flatten(0, 1), 0, keys),
+                    value=pick(value, 1, keys),
+                    mixed=pick(attended.mixed[mine].flatten(0, 1), 0, queries).transpose(0, 1),
+                    read=pick(read[mine].flatten(0, 1), 0, queries)[:, order].transpose(0, 1),
+                    output=pick(output[mine].flatten(0, 1), 0, queries),
                     scores=self._scores_of(pending, prompt, queries, keys, attention),
                     scaling=pending.scaling,
                     softcap=pending.softcap,
@@ -290,15 +349,39 @@ class _Tap:
         keys: Tensor | None,
         attention: Tensor,
     ) -> Tensor | None:
-        if pending.scores is None:
+        if pending.scores is None or pending.windows > 1:
             return None
         scores = pending.scores.expand(self.batch, *pending.scores.shape[1:])[prompt]
         return proven_scores(pick(pick(scores, 1, queries), 2, keys), attention)
 
 
-def _value_of(site: AttentionSite, value: Tensor, keys: Tensor | None) -> Tensor:
-    """Values of the given keys, once for each value head also where the model repeated them."""
-    return pick(value[:: value.shape[0] // site.n_kv_heads], 1, keys)
+def _joined(parts: Iterable[tuple[int, Tensor]], call: AttentionCall) -> Tensor:
+    """Mixed values of all queries, from those of blocks, in memory that is taken once.
+
+    Blocks kept until the last is there would lie between the attention of one block and the next,
+    and keep the allocator from using its room again.
+    """
+    whole: Tensor | None = None
+    for first, part in parts:
+        if whole is None:
+            whole = part.new_empty((len(part), call.n_queries, *part.shape[2:]))
+        whole[:, first : first + part.shape[1]] = part
+    return call.run().mixed if whole is None else whole
+
+
+def _once(site: AttentionSite, value: Tensor) -> Tensor:
+    """Values once for each value head, also where the model repeated them."""
+    return value[:: value.shape[0] // site.n_kv_heads]
+
+
+def _turned(site: AttentionSite, read: Tensor, mixed: Tensor) -> bool:
+    """Whether rows that lie in one axis have tokens before prompts: which order shows the heads."""
+    flat, groups, n = read.dim() == _MATRIX_AXES, mixed.shape[0], mixed.shape[1]
+    if not flat or groups == 1 or n == 1 or site.output.gated:
+        return False
+    order = site.output.reads.to(read.device)
+    straight = by_group(read, groups, n)[..., order]
+    return not torch.equal(straight, mixed)
 
 
 def _inside(

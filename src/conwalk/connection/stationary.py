@@ -9,9 +9,9 @@ from torch import Tensor
 
 from conwalk import tolerance
 
-# Attention mixes in a few steps or hardly at all; then the equations are solved instead.
 # Rows at a time where a whole matrix in double precision would be much.
 _ROWS = 512
+# Attention mixes in a few steps or hardly at all; then the equations are solved instead.
 _STEPS = 64
 
 
@@ -27,7 +27,10 @@ def is_stochastic(walk: Float[Tensor, "query key"]) -> bool:
     if walk.shape[0] != walk.shape[1] or bool((walk < 0).any()):
         return False
     limit = tolerance.row_sum(walk.dtype)
-    return bool(((walk.sum(-1, dtype=torch.float64) - 1).abs() <= limit).all())
+    return all(
+        bool(((rows.sum(-1, dtype=torch.float64) - 1).abs() <= limit).all())
+        for rows in walk.split(_ROWS)
+    )
 
 
 def recurrent(walk: Float[Tensor, "state state"]) -> Bool[Tensor, " state"]:
@@ -124,7 +127,10 @@ def stationarity_defect(walk: Float[Tensor, "query key"]) -> float:
     """
     if walk.shape[0] != walk.shape[1] or bool((walk < 0).any()):
         return torch.nan
-    return float((walk.mean(0, dtype=torch.float64) - 1 / len(walk)).abs().sum() / 2)
+    received = torch.zeros(len(walk), dtype=torch.float64, device=walk.device)
+    for rows in walk.split(_ROWS):
+        received += rows.sum(0, dtype=torch.float64)
+    return float((received / len(walk) - 1 / len(walk)).abs().sum() / 2)
 
 
 def even_stationarity_defect(walk: Float[Tensor, "query key"]) -> float:
@@ -138,11 +144,10 @@ def even_stationarity_defect(walk: Float[Tensor, "query key"]) -> float:
     """
     if walk.shape[0] != walk.shape[1]:
         return torch.nan
-    present = walk != 0
-    share = 1 / present.sum(-1, dtype=torch.float64).clamp(min=1)
-    received = torch.zeros_like(share)
-    for rows, weights in zip(present.split(_ROWS), share.split(_ROWS), strict=True):
-        received += weights @ rows.double()
+    received = torch.zeros(len(walk), dtype=torch.float64, device=walk.device)
+    for rows in walk.split(_ROWS):
+        present = (rows != 0).double()
+        received += (1 / present.sum(-1).clamp(min=1)) @ present
     return float((received / len(walk) - 1 / len(walk)).abs().sum() / 2)
 
 

@@ -57,6 +57,7 @@ class LayerData:
         output: Y of these rows, ``(query, d)``; None where it is not known yet.
         first: index of the first of these rows.
         scores: scaled scores before mask and softmax, where the metric asked for them.
+        given: P, where it is there already.
     """
 
     walk: ConnectionWalk
@@ -64,11 +65,12 @@ class LayerData:
     output: Float[Tensor, "query d_out"] | None = None
     first: int = 0
     scores: Float[Tensor, "head query key"] | None = None
+    given: Float[Tensor, "query key"] | None = None
 
     @cached_property
     def matrix(self) -> Float[Tensor, "query key"]:
         """P, made once for all metrics that read it; they must leave it as it is."""
-        return self.walk.walk_matrix()
+        return self.walk.walk_matrix() if self.given is None else self.given
 
 
 Compute = Callable[[Any], Arrays]

@@ -1,14 +1,14 @@
 """Measure one layer of one prompt, from its whole attention or from blocks of query rows."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from conwalk.capture import CapturedLayer, CapturedOutput, CapturedRows
-from conwalk.connection import ConnectionWalk
+from conwalk.connection import ConnectionWalk, HeadTransports
 from conwalk.metrics import Arrays, LayerData, Metric
+from conwalk.pipeline.blocks import Joined
 from conwalk.pipeline.collect import Collector
 from conwalk.theorems import reconstruction_residual
 
@@ -18,15 +18,17 @@ Place = tuple[int, int]
 BY_ROWS = ("rows", "matrix")
 WHOLE = ("heads", "scores", "depth", "prompts")
 
+_LAYER = ""
+"""Owner of what the blocks of a layer give besides the arrays of metrics."""
 
-@dataclass
+
+@dataclass(frozen=True)
 class _Growing:
     """What the blocks of one layer have given so far."""
 
-    rebuilt: list[Tensor] = field(default_factory=list)
-    arrays: list[dict[str, Arrays]] = field(default_factory=list)
-    matrix: Tensor | None = None
-    last: CapturedRows | None = None
+    joined: Joined
+    transports: HeadTransports
+    value_input: Tensor
 
 
 class LayerPanel:
@@ -76,16 +78,16 @@ class LayerPanel:
 
     def take_rows(self, rows: CapturedRows, place: Place) -> LayerData:
         """Take a block of query rows; blocks come in order."""
-        growing = self._growing.setdefault(place, _Growing())
+        if place not in self._growing:
+            self._growing[place] = _Growing(Joined(rows.n_rows), rows.transports, rows.value_input)
+        joined = self._growing[place].joined
         data = self.data(rows)
-        growing.rebuilt.append(rows.walk(rows.value_input))
-        growing.arrays.append({m.name: m.compute(data) for m in self._rows})
+        joined.put(_LAYER, "rebuilt", rows.walk(rows.value_input), rows.first, 0)
+        for metric in self._rows:
+            for name, part in metric.compute(data).items():
+                joined.put(metric.name, name, part, rows.first)
         if self._matrix:
-            rows_of_walk = data.walk.walk_matrix()
-            if growing.matrix is None:
-                growing.matrix = rows_of_walk.new_empty(rows.n_rows, rows_of_walk.shape[1])
-            growing.matrix[rows.first : rows.first + len(rows_of_walk)] = rows_of_walk
-        growing.last = rows
+            joined.put(_LAYER, "matrix", data.matrix, rows.first, 0)
         return data
 
     def close(
@@ -97,13 +99,13 @@ class LayerPanel:
             The residual of its output.
         """
         growing = self._growing.pop(place)
-        residual = reconstruction_residual(torch.cat(growing.rebuilt), output.output)
-        if residual <= limit and growing.last is not None:
+        whole = growing.joined.of(_LAYER)
+        residual = reconstruction_residual(whole["rebuilt"], output.output)
+        if residual <= limit:
             for metric in self._rows:
-                joined = _joined([block[metric.name] for block in growing.arrays])
-                _put(metric.finish(joined), place, collector)
-            if growing.matrix is not None:
-                data = _matrix_only(growing.matrix, growing.last)
+                _put(metric.finish(growing.joined.of(metric.name)), place, collector)
+            if self._matrix:
+                data = _matrix_only(whole["matrix"], growing)
                 for metric in self._matrix:
                     _put(metric.compute(data), place, collector)
         return residual
@@ -114,11 +116,7 @@ def _put(values: Arrays, place: Place, collector: Collector) -> None:
         collector.put(name, place, value)
 
 
-def _joined(blocks: Sequence[Arrays]) -> Mapping[str, Tensor]:
-    return {name: torch.cat([b[name] for b in blocks], -1) for name in blocks[0]}
-
-
-def _matrix_only(matrix: Tensor, rows: CapturedRows) -> LayerData:
+def _matrix_only(matrix: Tensor, growing: _Growing) -> LayerData:
     """A layer of which only the walk matrix is kept: as a walk of one head, whatever its maps."""
-    walk = ConnectionWalk.from_transports(matrix[None], rows.transports.select([0]))
-    return LayerData(walk, rows.value_input)
+    walk = ConnectionWalk.from_transports(matrix[None], growing.transports.select([0]))
+    return LayerData(walk, growing.value_input, given=matrix)
