@@ -10,6 +10,7 @@ from conwalk.cli.analyze import analyze
 from conwalk.cli.catalog import metrics, models
 from conwalk.cli.console import say
 from conwalk.cli.demo import demo
+from conwalk.cli.report import report
 from conwalk.cli.transports import transports
 from conwalk.cli.verify import verify
 from conwalk.errors import CaptureError, ConwalkError
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, analyze, verify, transports, metrics, models):
+for command in (demo, analyze, verify, transports, report, metrics, models):
     app.command()(command)
 
 

@@ -34,7 +34,7 @@ def _digits(size: float) -> str:
     if rounded.adjusted() > exact.adjusted():
         rounded = rounded.quantize(step.scaleb(1))
     if _SMALL <= rounded < _LARGE:
-        return f"{rounded:f}" if rounded.as_tuple().exponent <= 0 else str(int(rounded))
+        return f"{rounded:f}"
     exponent = rounded.adjusted()
     mantissa = rounded.scaleb(-exponent)
     return f"{mantissa:f}e{'−' if exponent < 0 else ''}{abs(exponent)}"

@@ -10,7 +10,16 @@ MOST_MEGABYTES = 15.0
 """Largest size of a report, unless asked for more."""
 _FRAME = 3_500_000
 """Characters kept free for the page itself: Plotly, style, scripts, text."""
-_SCRIPTS = (*template.SCRIPTS, "state.js", "curves.js", "depth.js", "heads.js", "layer.js", "tokens.js", "report.js")
+_SCRIPTS = (
+    *template.SCRIPTS,
+    "state.js",
+    "curves.js",
+    "depth.js",
+    "heads.js",
+    "layer.js",
+    "tokens.js",
+    "report.js",
+)
 
 
 def page(dataset: xr.Dataset, *, megabytes: float = MOST_MEGABYTES) -> str:

@@ -135,11 +135,14 @@
 
   conwalk.curveLayout = (own = {}) => ({ xaxis: conwalk.layerAxis(), yaxis: { nticks: 5, exponentformat: "e", ...own.yaxis }, hovermode: "x", ...own.more });
 
+  // A defect is seen in its size only beside 0, where it would hold.
+  conwalk.fromZero = (record) => (record.better === "lower" && record.range[0] === 0 ? { rangemode: "tozero" } : {});
+
   async function drawCurve(record, over) {
     const { data, table, known } = await conwalk.curveTraces(record, over);
-    if (!known) return { empty: "No layer has a number here: it is not defined for these layers or these texts." };
+    if (!known) return { empty: `Not defined for any of these layers and texts. It is ${record.meaning}.` };
     return {
-      data, layout: conwalk.curveLayout(), table: () => conwalk.curveTable([{ name: "", table }]),
+      data, layout: conwalk.curveLayout({ yaxis: conwalk.fromZero(record) }), table: () => conwalk.curveTable([{ name: "", table }]),
       describe: `Line over ${conwalk.data.layers.length} layers; the numbers are in the table below`,
     };
   }

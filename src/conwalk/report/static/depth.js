@@ -49,7 +49,7 @@
     return {
       data, table: () => conwalk.curveTable(tables), symbol: record.symbol, href: `#def-${names[shown[0]]}`, note: notes.join(" "),
       title: `${distance.title}${shown.length > 1 ? "" : `, ${GRAPHS[shown[0]].toLowerCase()}`}${hasForm && form === "relative" ? ", relative" : ""}`,
-      layout: conwalk.curveLayout({ more: { showlegend: shown.length > 1 } }),
+      layout: conwalk.curveLayout({ yaxis: conwalk.fromZero(record), more: { showlegend: shown.length > 1 } }),
     };
   }
 
@@ -80,6 +80,7 @@
     const lines = await Promise.all(present.map((term) => conwalk.line(variables[ledger + term].numbers, over)));
     if (!lines.some((line) => line.some((v) => Number.isFinite(v)))) return { empty: "The ledger is not defined for these layers." };
     const total = variables[`${ledger}total`] ? await conwalk.line(variables[`${ledger}total`].numbers, over) : null;
+    const chance = variables[`${ledger}total`] ? await conwalk.nullLines(variables[`${ledger}total`], over) : {};
     const residual = variables[`${ledger}residual`] ? await conwalk.line(variables[`${ledger}residual`].numbers, over) : null;
     const x = conwalk.data.layers.map((_, i) => i);
     const data = present.flatMap((term, k) => [1, -1].map((side) => ({
@@ -89,7 +90,13 @@
     })));
     const text = x.map((i) => [`<b>layer ${conwalk.escape(conwalk.data.layers[i].label)}</b>`,
       ...present.map((term, k) => `${TERM_WORDS[term]}: ${conwalk.short(lines[k][i])}`),
-      total ? `<b>total: ${conwalk.short(total[i])}</b>` : "", residual ? `residual of the identity: ${conwalk.short(residual[i])}` : ""].filter(Boolean).join("<br>"));
+      total ? `<b>total: ${conwalk.short(total[i])}</b>` : "", chance.mean ? `chance: ${conwalk.short(chance.mean[i])}${chance.z ? `, z ${conwalk.signed(chance.z[i])}` : ""}` : "",
+      residual ? `residual of the identity: ${conwalk.short(residual[i])}` : "",
+      "Defects are 0 for a connection Laplacian; the four parts sum to the total."].filter(Boolean).join("<br>"));
+    if (chance.mean) {
+      data.push({ x, y: chance.mean, type: "scatter", mode: "lines", name: "total by chance", hoverinfo: "skip", line: { color: conwalk.colour("text"), width: 1.2, dash: "dash" },
+        ...(chance.sd ? { error_y: { type: "data", array: chance.sd.map((v) => 2 * v), color: conwalk.colour("null"), thickness: 1, width: 3 } } : {}) });
+    }
     const sums = total || lines[0].map((_, i) => lines.reduce((a, line) => a + line[i], 0));
     data.push({ x, y: sums.map((v) => (Number.isNaN(v) ? null : v)), type: "scatter", mode: "lines+markers", name: "total", line: { color: conwalk.colour("text"), width: 1.8 }, marker: { size: 4 }, text, hovertemplate: "%{text}<extra></extra>" });
     return {

@@ -101,7 +101,7 @@
       return [record.title, value, near.mean ? near.mean[head][layer] : NaN, near.z ? near.z[head][layer] : NaN, near.q ? near.q[head][layer] : NaN, place];
     }));
     if (layer !== state.layer || head !== state.head || over !== state.over) return;
-    const table = { head: ["Quantity", "value", "chance", "z", "q", "rank from the top"], rows };
+    const table = { head: ["quantity", "value", "chance", "z", "q", "rank"], rows };
     document.getElementById("head-table").replaceChildren(conwalk.tableElement("This head in numbers", table));
   }
 })(window.conwalk);

@@ -41,12 +41,12 @@
       const used = usual > 0 && reach > 3 * usual ? usual : reach;
       return { low: -used, high: used, cut: { low: low < -used, high: high > used } };
     }
-    const inner = at(0.98) - at(0.02);
+    const inner = at(0.99) - at(0.01);
     if (map.log) {
       low = Math.max(low, most - 4);
       cut.low = sorted[0] < low;
-    } else if (inner > 0 && high - low > 2.5 * inner) {
-      [low, high] = [Math.max(low, at(0.02) - inner / 2), Math.min(high, at(0.98) + inner / 2)];
+    } else if (inner > 0 && high - low > 3 * inner) {
+      [low, high] = [Math.max(low, at(0.01) - inner / 2), Math.min(high, at(0.99) + inner / 2)];
       [cut.low, cut.high] = [sorted[0] < low, most > high];
     }
     return low < high ? { low, high, cut } : { low: low - 0.5, high: high + 0.5, cut, flat: true };
