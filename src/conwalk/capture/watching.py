@@ -1,14 +1,15 @@
 """Find and prove the attention of a model once, then watch any number of passes."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
+from conwalk import tolerance
 from conwalk.capture.layer import CapturedLayer
 from conwalk.capture.stream import Callback, RowBlocks, stream
-from conwalk.errors import CaptureError, SelectionError
+from conwalk.errors import CaptureError, SelectionError, ShapeError
 from conwalk.models import inference, probe
 from conwalk.models.layout import discover
 from conwalk.models.sites import AttentionSite, Refusal
@@ -85,29 +86,53 @@ def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:
             f"no softmax attention was found in {type(module).__name__}: conwalk needs a model "
             "that multiplies softmax weights with values"
         )
-    residuals = _residuals(module, inputs, layout.sites)
+    proof = _Proof(module, inputs)
+    if layout.sites:
+        proof.rebuild(layout.sites)
     limit = reconstruction.bound(inference.dtype_of(module))
-    proven = [s for s in layout.sites if residuals[s.index] <= limit]
-    failed = [
-        Refusal(s.name, reconstruction.shortfall(residuals[s.index], limit))
-        for s in layout.sites
-        if not residuals[s.index] <= limit
-    ]
-    return Watch(module, inputs, tuple(proven), (*layout.refused, *failed))
+    judged = [proof.judge(s, limit) for s in layout.sites]
+    proven = tuple(j for j in judged if isinstance(j, AttentionSite))
+    failed = tuple(j for j in judged if isinstance(j, Refusal))
+    return Watch(module, inputs, proven, (*layout.refused, *failed))
 
 
-def _residuals(
-    module: nn.Module, inputs: dict[str, Any], sites: Sequence[AttentionSite]
-) -> dict[int, float]:
-    found: dict[int, float] = {}
+class _Proof:
+    """Rebuilds sites in the pass in which they were found."""
 
-    def rebuild(layer: CapturedLayer) -> None:
+    def __init__(self, module: nn.Module, inputs: dict[str, Any]) -> None:
+        self._module = module
+        self._inputs = inputs
+        self._residuals: dict[int, float] = {}
+        self._leaks: set[int] = set()
+        self._problems: dict[int, str] = {}
+
+    def rebuild(self, sites: Sequence[AttentionSite]) -> None:
+        """All in one pass; one by one if one of them does not even fit together."""
+        try:
+            stream(self._module, self._inputs, sites, self._compare)
+        except (CaptureError, ShapeError) as problem:
+            if len(sites) == 1:
+                self._problems[sites[0].index] = str(problem).removeprefix(f"{sites[0].name}: ")
+                return
+            for site in sites:
+                self.rebuild([site])
+
+    def _compare(self, layer: CapturedLayer) -> None:
+        index = layer.site.index
         rebuilt = layer.walk(layer.value_input)
-        found[layer.site.index] = reconstruction.residual(rebuilt, layer.output)
+        self._residuals[index] = reconstruction.residual(rebuilt, layer.output)
+        if layer.leak > tolerance.row_sum(layer.attention.dtype):
+            self._leaks.add(index)
 
-    if sites:
-        stream(module, inputs, sites, rebuild)
-    return found
+    def judge(self, site: AttentionSite, limit: float) -> AttentionSite | Refusal:
+        """The site, with what its rows showed, or why it is refused."""
+        problem = self._problems.get(site.index)
+        if problem is not None:
+            return Refusal(site.name, problem)
+        found = self._residuals[site.index]
+        if not found <= limit:
+            return Refusal(site.name, reconstruction.shortfall(found, limit))
+        return replace(site, leaks=site.index in self._leaks)
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -12,12 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from conwalk.models.linear import Linear
+from conwalk.models import inference
+from conwalk.models.linear import label
 from conwalk.models.sites import AttentionSite, OutputMap, Refusal, Side, ValueMap, numbered
-from conwalk.models.tagging import LinearCall, Observation, TaggedPass, Tagger
-from conwalk.tolerance import label
+from conwalk.models.tagging import (
+    Arrival,
+    LinearCall,
+    Observation,
+    TaggedPass,
+    Tagger,
+    pattern_labels,
+)
+from conwalk.tolerance import label as label_error
+from conwalk.tolerance import rounding
 
 _SMALL = 2.0**-14
+_PATTERNS = 3
 
 
 @dataclass(frozen=True)
@@ -48,22 +58,22 @@ def discover(module: nn.Module, inputs: dict[str, Any], lengths: dict[int, Side]
 
 
 def _integers(labels: Tensor) -> bool:
-    return bool(((labels.round() - labels).abs() <= label(labels)).all())
+    return bool(((labels.round() - labels).abs() <= label_error(labels)).all())
 
 
 def _straight(full: Tensor, small: Tensor) -> bool:
     """Whether labels came through in proportion: nothing but linear maps on their way."""
-    return bool((small / _SMALL - full).abs().max() <= label(full).max())
+    return bool((small / _SMALL - full).abs().max() <= label_error(full).max())
 
 
-def _locate(labels: Tensor, calls: Sequence[LinearCall]) -> tuple[Linear, Tensor] | None:
+def _locate(labels: Tensor, calls: Sequence[LinearCall]) -> tuple[LinearCall, Tensor] | None:
     if not _integers(labels):
         return None
     channels = labels.round().long()
     for call in calls:
         inside = channels - call.base
         if inside.min() >= 0 and inside.max() < len(call.labels):
-            return call.linear, inside
+            return call, inside
     return None
 
 
@@ -78,6 +88,11 @@ def _grouped(columns: Tensor, n_heads: int) -> Tensor:
     return columns
 
 
+def _turned(places: tuple[int, ...]) -> bool:
+    """Whether a single prompt's axis comes after that of its tokens."""
+    return len(places) == 2 and places[0] > 1 == places[1]
+
+
 class _Reader:
     """Reads the sites of one model; holds the passes that answer its questions."""
 
@@ -89,6 +104,8 @@ class _Reader:
         self._zero = self._tagger.run(scale=0.0)
         self._small = self._tagger.run(scale=_SMALL)
         self._rescaled: tuple[TaggedPass, TaggedPass] | None = None
+        self._patterns: tuple[TaggedPass, ...] | None = None
+        self._dtype = inference.dtype_of(module)
 
     def read(self) -> Layout:
         sites: list[AttentionSite] = []
@@ -109,6 +126,8 @@ class _Reader:
         output = self._output(index, seen, value.columns.shape[1])
         queries: Side = self._lengths.get(seen.lengths[0], "other")
         keys: Side = self._lengths.get(seen.lengths[1], "other")
+        if queries == keys == "other" and seen.lengths[0] != seen.lengths[1]:
+            keys = "source"
         return AttentionSite(
             index=index,
             stack="self",
@@ -121,6 +140,8 @@ class _Reader:
             sides=(queries, keys),
             value=value,
             output=output,
+            windows=seen.groups > 1,
+            reach=seen.reach,
         )
 
     def _value(self, index: int, seen: Observation) -> ValueMap:
@@ -133,8 +154,13 @@ class _Reader:
         if found is None:
             found = self._rescaled_value(index)
         if found is None:
-            raise _Refused("its values are not channels of one linear layer")
-        linear, columns = found
+            raise _Refused(
+                "its values are not channels of one linear layer"
+                if seen.steady
+                else "its values are mixed across tokens between their projection and attention"
+            )
+        call, columns = found
+        linear = call.linear
         columns = _grouped(columns, seen.n_heads)
         if seen.n_heads % columns.shape[0]:
             raise _Refused(
@@ -142,9 +168,11 @@ class _Reader:
             )
         group = offset.shape[0] // columns.shape[0]
         added = offset[::group] if bool(offset.any()) and not scaled else None
-        return ValueMap(linear, self._paths[linear], columns, added, scaled)
+        return ValueMap(
+            linear, label(linear, self._paths), columns, added, scaled, _turned(call.places)
+        )
 
-    def _rescaled_value(self, index: int) -> tuple[Linear, Tensor] | None:
+    def _rescaled_value(self, index: int) -> tuple[LinearCall, Tensor] | None:
         """Values that are channels of one linear times a factor for each token and head."""
         if self._rescaled is None:
             self._rescaled = (self._tagger.run("local"), self._tagger.run("random"))
@@ -162,34 +190,71 @@ class _Reader:
                     -1, keepdim=True
                 )
                 error = (random - factor * expected).abs().max()
-                if error <= label(random).max():
-                    return call.linear, columns
+                if error <= label_error(random).max():
+                    return call, columns
         return None
 
     def _output(self, index: int, seen: Observation, width: int) -> OutputMap:
-        if seen.output is None or seen.mixed is None:
+        if not seen.arrivals:
             raise _Refused("no linear layer reads its heads before the next attention call")
-        if self._reused(index, seen):
-            raise _Refused("its output linear also reads another attention call of the same pass")
-        mixed, zero, small = (
-            p.observations[index].mixed for p in (self._full, self._zero, self._small)
+        shape = (seen.n_heads, width)
+        for place in range(len(seen.arrivals)):
+            reads = self._pure(index, place)
+            if reads is not None:
+                return self._output_map(seen.arrivals[place], reads.view(shape), gated=False)
+        for place in range(len(seen.arrivals)):
+            reads = self._gated(index, place, shape)
+            if reads is not None:
+                return self._output_map(seen.arrivals[place], reads, gated=True)
+        raise _Refused(
+            "what its output linear reads is not its heads, each channel times a factor: something "
+            "is added to them, or mixes them, on the way"
         )
-        if mixed is None or zero is None or small is None:
-            raise _Refused("its output linear changes from pass to pass")
-        labels = mixed - zero
-        natural = torch.arange(labels.numel())
-        read = labels.round().long() - 1
-        pure = (
-            not bool(zero.any())
-            and _straight(labels, small)
-            and _integers(labels)
-            and bool((read.sort().values == natural).all())
-        )
-        reads = (read.argsort() if pure else natural).reshape(seen.n_heads, width)
-        return OutputMap(seen.output, self._paths[seen.output], reads, gated=not pure)
 
-    def _reused(self, index: int, seen: Observation) -> bool:
-        """Two attention calls feed one use of a linear (differential attention): not this walk."""
-        others = self._full.observations
-        before = others[index - 1] if index else None
-        return before is not None and before.output is None and before.path == seen.path
+    def _output_map(self, arrival: Arrival, reads: Tensor, *, gated: bool) -> OutputMap:
+        path = label(arrival.linear, self._paths)
+        return OutputMap(arrival.linear, path, reads, gated, _turned(arrival.places))
+
+    def _arrived(self, passes: Sequence[TaggedPass], index: int, place: int) -> list[Tensor] | None:
+        """What one linear read in several passes; None if it was not the same in all."""
+        linear = self._full.observations[index].arrivals[place].linear
+        found = [p.observations[index].arrivals[place : place + 1] for p in passes]
+        if any(not f or f[0].linear != linear for f in found):
+            return None
+        return [f[0].labels for f in found]
+
+    def _pure(self, index: int, place: int) -> Tensor | None:
+        """The channels that hold the heads' coordinates, if they came through unchanged."""
+        arrived = self._arrived((self._full, self._zero, self._small), index, place)
+        if arrived is None:
+            return None
+        full, zero, small = arrived
+        read = full.round().long() - self._full.observations[index].base
+        natural = torch.arange(full.numel())
+        whole = not bool(zero.any()) and _straight(full, small) and _integers(full)
+        return read.argsort() if whole and bool((read.sort().values == natural).all()) else None
+
+    def _gated(self, index: int, place: int, shape: tuple[int, int]) -> Tensor | None:
+        """The same where every coordinate is multiplied on its way, whatever the factor.
+
+        With the linears' labels held, factors do not change from pass to pass except by what is
+        common to a head (a norm of it), so what arrives over what was put out must be of rank one.
+        """
+        if self._patterns is None:
+            self._patterns = tuple(self._tagger.pattern(n) for n in range(_PATTERNS + 1))
+        arrived = self._arrived(self._patterns, index, place)
+        if arrived is None:
+            return None
+        nothing, *several = arrived
+        size = torch.stack(several).abs().max()
+        limit = rounding(self._dtype)
+        if not bool(nothing.abs().max() <= limit * size) or not bool(size > 0):
+            return None
+        natural = torch.arange(shape[0] * shape[1])
+        put_out = torch.stack([pattern_labels(n + 1, index + 1, *shape) for n in range(_PATTERNS)])
+        for reads in (natural.view(shape), natural.view(shape[::-1]).t().contiguous()):
+            factors = torch.stack(several)[:, reads] / put_out
+            change = (factors / factors[:1]).nan_to_num(1.0)
+            if bool(((change - change.median(-1, keepdim=True).values).abs() <= limit).all()):
+                return reads
+        return None

@@ -1,30 +1,43 @@
-"""The two linear layers that transformers are made of, read alike, wherever their weights are."""
+"""What makes linear maps in transformers, read alike, wherever the weights are.
+
+Two kinds of modules, and products with parameters that a model carries out itself.
+"""
+
+from collections.abc import Mapping
 
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from conwalk.models import offload
+from conwalk.models.interception import ParameterProduct
 
-Linear = nn.Linear | Conv1D
+Module = nn.Linear | Conv1D
+Linear = Module | ParameterProduct
 
 
-def linears(module: nn.Module) -> dict[str, Linear]:
-    """All linear layers of a model by their path."""
+def linears(module: nn.Module) -> dict[str, Module]:
+    """All linear modules of a model by their path."""
     return {n: m for n, m in module.named_modules() if isinstance(m, nn.Linear | Conv1D)}
 
 
 def in_width(linear: Linear) -> int:
     """Number of input channels."""
+    if isinstance(linear, ParameterProduct):
+        return linear.matrix().shape[0]
     return linear.nx if isinstance(linear, Conv1D) else linear.in_features
 
 
 def out_width(linear: Linear) -> int:
     """Number of output channels."""
+    if isinstance(linear, ParameterProduct):
+        return linear.matrix().shape[1]
     return linear.nf if isinstance(linear, Conv1D) else linear.out_features
 
 
 def bias(linear: Linear) -> Tensor | None:
     """The bias, ``(out,)``, detached, or None; in the dtype the layer runs in."""
+    if isinstance(linear, ParameterProduct):
+        return linear.bias
     if getattr(linear, "bias", None) is None:
         return None
     return offload.value(linear, "bias").to(linear.weight.dtype)
@@ -35,5 +48,21 @@ def matrix(linear: Linear) -> Tensor:
 
     Detached.
     """
+    if isinstance(linear, ParameterProduct):
+        return linear.matrix()
     weight = offload.value(linear, "weight")
     return weight if isinstance(linear, Conv1D) else weight.t()
+
+
+def is_elsewhere(linear: Linear) -> bool:
+    """Whether the weights are not in the module itself."""
+    return not isinstance(linear, ParameterProduct) and offload.is_elsewhere(linear)
+
+
+def label(linear: Linear, paths: Mapping[nn.Module, str]) -> str:
+    """How a map is called, given the paths of the modules of a model."""
+    if not isinstance(linear, ParameterProduct):
+        return paths[linear]
+    owner = linear.place.owner()
+    path = "" if owner is None else paths.get(owner, "")
+    return f"{path}.{linear.place.name}".removeprefix(".")

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from conwalk.connection import HeadTransports
 from conwalk.models.interception import Backend
-from conwalk.models.linear import Linear, bias, in_width, matrix, out_width
-from conwalk.models.offload import is_elsewhere
+from conwalk.models.linear import Linear, bias, in_width, is_elsewhere, matrix, out_width
 
-Kind = Literal["plain", "gated", "normed value", "cross"]
+Kind = Literal["plain", "gated", "normed value", "cross", "windows", "latent", "leak"]
 Side = Literal["source", "target", "other"]
 
 
@@ -27,6 +26,7 @@ class ValueMap:
         columns: output channel of value head g, coordinate k, ``(kv_head, k)``.
         added: what the model adds to the values afterwards, ``(kv_head, k)``, or None.
         scaled: whether each value is rescaled, token by token, after the linear.
+        turned: whether the linear reads tokens before prompts, ``(token, prompt, d)``.
     """
 
     linear: Linear
@@ -34,6 +34,7 @@ class ValueMap:
     columns: Tensor
     added: Tensor | None = None
     scaled: bool = False
+    turned: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +46,14 @@ class OutputMap:
         path: its name in the model.
         reads: the input channel that holds head h, coordinate k, ``(head, k)``.
         gated: whether the mixed values are changed, input by input, before this linear.
+        turned: whether the linear reads tokens before prompts.
     """
 
     linear: Linear
     path: str
     reads: Tensor
     gated: bool = False
+    turned: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +66,18 @@ class AttentionSite:
         layer: number of the layer in its stack, from 0.
         call: which use of a shared module this is, from 0.
         path: name of the attention module.
-        kind: ``plain``, ``gated``, ``normed value`` or ``cross``.
+        kind: ``plain``, ``leak``, ``gated``, ``normed value``, ``latent`` (values are read from a
+            narrower or wider stream than the output goes to), ``windows`` or ``cross``.
         backend: how its calls are noticed.
         event: position among the calls of that backend in one pass.
         n_heads: query heads.
         sides: which token sequence the queries and the keys belong to.
         value: the value projection.
         output: the output projection.
+        windows: whether tokens attend within separate windows, of which a prompt has several.
+        reach: the farthest key that a query may see counts this many tokens back, itself
+            included, where the model names a sliding window.
+        leaks: whether rows sum to less than 1 in the pass in which the site was proven.
     """
 
     index: int
@@ -83,6 +91,9 @@ class AttentionSite:
     sides: tuple[Side, Side]
     value: ValueMap
     output: OutputMap
+    windows: bool = False
+    reach: int | None = None
+    leaks: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -91,7 +102,18 @@ class AttentionSite:
             return "normed value"
         if self.output.gated:
             return "gated"
-        return "cross" if self.sides[0] != self.sides[1] else "plain"
+        if self.sides[0] != self.sides[1]:
+            return "cross"
+        if self.windows:
+            return "windows"
+        if self.width_in != self.width_out:
+            return "latent"
+        return "leak" if self.leaks else "plain"
+
+    @property
+    def depends_on_input(self) -> bool:
+        """Whether the map from tokens to output is that of this input only (Theory §7)."""
+        return self.value.scaled or self.output.gated or self.kind == "latent"
 
     @property
     def n_kv_heads(self) -> int:

@@ -6,7 +6,7 @@ arrive as values say which rows of which linear make which head; labels that arr
 next linear say in what order W_O reads the heads. The weights are never touched.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,13 +15,41 @@ import torch
 from torch import Tensor, nn
 
 from conwalk.models import inference
-from conwalk.models.interception import AttentionCall, Backend, intercept
+from conwalk.models.interception import (
+    AttentionCall,
+    Backend,
+    ParameterFunctionMode,
+    ParameterProduct,
+    Parameters,
+    intercept,
+)
+from conwalk.models.interception.contraction import Product
 from conwalk.models.linear import Linear, linears, out_width
 
 _EXACT_INTEGERS = {torch.float64: 2.0**40, torch.float32: 2.0**18}
 _DIGIT_RADIX = 128.0  # bfloat16 holds integers exactly only up to 256
 
+_CANDIDATES = 6
+"""How many linears after an attention call may be the one that reads its heads."""
+_OPEN = 4
+"""How many attention calls may wait for it at a time."""
+
 Labels = Literal["global", "local", "random"]
+
+
+@dataclass
+class Arrival:
+    """What a linear of the right width read after an attention call.
+
+    Attributes:
+        linear: the linear.
+        labels: what came in at the first position, ``(head · k,)``.
+        places: its axes but the last.
+    """
+
+    linear: Linear
+    labels: Tensor
+    places: tuple[int, ...]
 
 
 @dataclass
@@ -34,9 +62,12 @@ class Observation:
         n_heads: query heads.
         lengths: numbers of queries and of keys.
         value: labels seen in the values of the first key, ``(value head, k)``.
+        steady: whether the values of the last key show the same labels.
         value_linears: how many linear calls came before.
-        mixed: labels at the input of the next linear of matching width, ``(head · k,)``.
-        output: that linear, or None if none came before the next call.
+        base: the first label that the call put out.
+        groups: prompts, or windows of the one prompt.
+        reach: the sliding window that the call names.
+        arrivals: the linears of matching width that came next.
     """
 
     backend: Backend
@@ -44,18 +75,22 @@ class Observation:
     n_heads: int
     lengths: tuple[int, int]
     value: Tensor
+    steady: bool
     value_linears: int
-    mixed: Tensor | None = None
-    output: Linear | None = None
+    base: int
+    groups: int
+    reach: int | None
+    arrivals: list[Arrival] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class LinearCall:
-    """One use of a linear layer: its first label and the labels it put out."""
+    """One use of a linear layer: its first label, the labels it put out, and the axes it kept."""
 
     linear: Linear
     base: int
     labels: Tensor
+    places: tuple[int, ...]
 
 
 @dataclass
@@ -74,18 +109,37 @@ def _labels(kind: Labels, scale: float, call: int, base: int, width: int) -> Ten
     return scale * torch.arange(first, first + width, dtype=torch.float64)
 
 
+def pattern_labels(number: int, call: int, n_heads: int, width: int) -> Tensor:
+    """Numbers ``(head, k)`` whose mean over every head is 0; all 0 for number 0.
+
+    Args:
+        number: of the pattern.
+        call: which attention call of the pass, from 1.
+        n_heads: heads.
+        width: k.
+    """
+    seeded = torch.Generator().manual_seed(104729 * number + 7907 * call)
+    size = 0.5 + torch.rand(n_heads, width, generator=seeded, dtype=torch.float64)
+    turned = torch.arange(n_heads * width).view(n_heads, width) % 2 * 2 - 1
+    order = torch.rand(n_heads, width, generator=seeded).argsort(-1)
+    drawn = (size * turned).gather(-1, order)
+    return (drawn - drawn.mean(-1, keepdim=True)) * min(number, 1)
+
+
 class _Pass:
     """The state of one tagged pass: the labels given out and what has been seen of them."""
 
-    def __init__(self, kind: Labels, scale: float, digit: int, radix: float) -> None:
+    def __init__(
+        self, kind: Labels, scale: float, digit: int, radix: float, pattern: int | None = None
+    ) -> None:
         self.seen = TaggedPass()
         self._kind: Labels = kind
+        self._pattern = pattern
         self._scale = scale
         self._digit = digit
         self._radix = radix
         self._base = 1
         self._running: list[str] = []
-        self._pending: Observation | None = None
 
     def _shown(self, labels: Tensor) -> Tensor:
         if self._kind == "random" or self._scale == 0:
@@ -94,38 +148,62 @@ class _Pass:
         return digits * self._scale
 
     def linear(self, linear: Linear, x: Tensor) -> Tensor:
+        """Labels in place of what a linear module puts out."""
+        labels = self._put_out(linear, x, out_width(linear))
+        return labels.expand(*x.shape[:-1], len(labels)).clone()
+
+    def product(self, linear: ParameterProduct, seen: Product, run: Callable[[], Tensor]) -> Tensor:
+        """Labels in place of a product with a parameter."""
+        y, contraction = run(), seen.contraction
+        width = contraction.written(y).shape[-1]
+        return contraction.spread(self._put_out(linear, contraction.read(seen.x), width), y)
+
+    def _put_out(self, linear: Linear, x: Tensor, width: int) -> Tensor:
         self._arrive(linear, x)
-        width = out_width(linear)
         labels = _labels(self._kind, self._scale, len(self.seen.calls), self._base, width)
-        self.seen.calls.append(LinearCall(linear, self._base, labels))
+        self.seen.calls.append(LinearCall(linear, self._base, labels, tuple(x.shape[:-1])))
         self._base += width
-        shown = self._shown(labels).to(dtype=x.dtype, device=x.device)
-        return shown.expand(*x.shape[:-1], width).clone()
+        return self._shown(labels).to(dtype=x.dtype, device=x.device)
 
     def _arrive(self, linear: Linear, x: Tensor) -> None:
-        pending = self._pending
-        if pending is None or x.shape[-1] != pending.n_heads * pending.value.shape[-1]:
-            return
-        pending.output = linear
-        pending.mixed = x.reshape(-1, x.shape[-1])[0].double().cpu()
-        self._pending = None
+        open_to_it = [
+            seen
+            for seen in self.seen.observations[-_OPEN:]
+            if len(seen.arrivals) < _CANDIDATES
+            and x.shape[-1] == seen.n_heads * seen.value.shape[-1]
+        ]
+        if open_to_it:
+            row = x.reshape(-1, x.shape[-1])[0].double().cpu()
+            for seen in open_to_it:
+                seen.arrivals.append(Arrival(linear, row, tuple(x.shape[:-1])))
 
     def attention(self, call: AttentionCall) -> Tensor:
+        """Labels in place of what an attention call puts out."""
         value = call.value
-        self._pending = Observation(
+        seen = Observation(
             backend=call.backend,
             path=self._running[-1] if self._running else "",
             n_heads=call.n_heads,
             lengths=(call.n_queries, value.shape[2]),
             value=value[0, :, 0].double().cpu(),
+            steady=torch.equal(value[0, :, 0], value[-1, :, -1]),
             value_linears=len(self.seen.calls),
+            base=self._base,
+            groups=value.shape[0],
+            reach=call.reach,
         )
-        self.seen.observations.append(self._pending)
-        width = value.shape[-1]
-        labels = _labels("local", self._scale, 0, 1, call.n_heads * width)
-        shown = self._shown(labels).to(dtype=value.dtype, device=value.device)
-        shown = shown.view(1, 1, call.n_heads, width)
+        self.seen.observations.append(seen)
+        labels = self._mixed_labels(call.n_heads, value.shape[-1])
+        shown = labels.to(dtype=value.dtype, device=value.device)
         return shown.expand(value.shape[0], call.n_queries, -1, -1).contiguous()
+
+    def _mixed_labels(self, n_heads: int, width: int) -> Tensor:
+        if self._pattern is not None:
+            return pattern_labels(self._pattern, len(self.seen.observations), n_heads, width)
+        kind: Labels = "global" if self._kind == "global" else "local"
+        labels = self._shown(_labels(kind, self._scale, 0, self._base, n_heads * width))
+        self._base += n_heads * width
+        return labels.view(n_heads, width)
 
     @contextmanager
     def following(self, module: nn.Module) -> Generator[None]:
@@ -162,6 +240,7 @@ class Tagger:
         self._module = module
         self._inputs = inputs
         self._radix = _EXACT_INTEGERS.get(inference.dtype_of(module), _DIGIT_RADIX)
+        self._parameters = Parameters(module)
 
     def run(self, kind: Labels = "global", scale: float = 1.0) -> TaggedPass:
         """One labelled pass; in low precision one pass for each digit of the labels.
@@ -179,18 +258,29 @@ class Tagger:
             part = self._once(kind, scale, digit)
             for seen, more in zip(whole.observations, part.observations, strict=True):
                 seen.value = seen.value + more.value * self._radix**digit
-                if seen.mixed is not None and more.mixed is not None:
-                    seen.mixed = seen.mixed + more.mixed * self._radix**digit
+                for known, arrived in zip(seen.arrivals, more.arrivals, strict=False):
+                    known.labels = known.labels + arrived.labels * self._radix**digit
             digit += 1
         return whole
 
-    def _once(self, kind: Labels, scale: float, digit: int) -> TaggedPass:
-        tagged = _Pass(kind, scale, digit, self._radix)
+    def pattern(self, number: int) -> TaggedPass:
+        """One pass in which linears put out random labels, the same every time.
+
+        Args:
+            number: the pattern that attention calls put out instead of labels; 0 for zeros.
+        """
+        return self._once("random", 1.0, 0, number)
+
+    def _once(
+        self, kind: Labels, scale: float, digit: int, pattern: int | None = None
+    ) -> TaggedPass:
+        tagged = _Pass(kind, scale, digit, self._radix, pattern)
         with (
             inference.eager(self._module),
             tagged.following(self._module),
             tagged.labelling(self._module),
             intercept(tagged.attention, batch=1),
+            ParameterFunctionMode(tagged.product, self._parameters),
         ):
             inference.forward(self._module, self._inputs)
         return tagged.seen

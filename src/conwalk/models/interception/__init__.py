@@ -6,8 +6,22 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from conwalk.models.interception.calls import Attended, AttentionCall, Backend, Handler
 from conwalk.models.interception.function_mode import AttentionFunctionMode
 from conwalk.models.interception.interface import watch_interface
+from conwalk.models.interception.parameters import (
+    ParameterFunctionMode,
+    ParameterProduct,
+    Parameters,
+)
 
-__all__ = ["Attended", "AttentionCall", "Backend", "Handler", "intercept"]
+__all__ = [
+    "Attended",
+    "AttentionCall",
+    "Backend",
+    "Handler",
+    "ParameterFunctionMode",
+    "ParameterProduct",
+    "Parameters",
+    "intercept",
+]
 
 
 @contextmanager

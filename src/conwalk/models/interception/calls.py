@@ -42,6 +42,7 @@ class AttentionCall:
             None where they cannot be had; to be called after ``run``.
         scaling: the factor on query times key, where the call names it.
         softcap: the bound of the scores' tanh, where there is one.
+        reach: the sliding window in tokens, where the call names one.
     """
 
     backend: Backend
@@ -53,6 +54,7 @@ class AttentionCall:
     scores: Callable[[], Tensor | None] = _no_scores
     scaling: float | None = None
     softcap: float | None = None
+    reach: int | None = None
 
 
 Handler = Callable[[AttentionCall], Tensor]

@@ -14,12 +14,14 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from conwalk.models.interception.calls import Attended, AttentionCall, Handler
+from conwalk.models.interception.composite import OPENED
 from conwalk.models.interception.products import (
     Product,
     einsum_product,
     fused_attention,
     fused_scores,
     matrix_product,
+    turned_product,
 )
 from conwalk.models.interception.scores import SOFTMAX, Trail
 
@@ -47,6 +49,13 @@ def _operands(func: Any, args: Sequence[Any]) -> tuple[str | None, tuple[Any, ..
 
 def _unmasked(named: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in named.items() if k in ("scale", "enable_gqa")}
+
+
+def _in_order(equation: str, first: bool) -> str:
+    """The equation with the attention's letters first."""
+    inputs, _, output = equation.replace(" ", "").partition("->")
+    left, _, right = inputs.partition(",")
+    return equation if first else f"{right},{left}->{output}"
 
 
 class AttentionFunctionMode(TorchFunctionMode):
@@ -81,6 +90,9 @@ class AttentionFunctionMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if not self._looking:
             return func(*args, **kwargs)
+        if func in OPENED:
+            with self:
+                return OPENED[func](*args, **kwargs)
         if func in _FUSED:
             return self._fused(func, args, kwargs)
         product = self._product(func, args) if self._weights else None
@@ -97,12 +109,18 @@ class AttentionFunctionMode(TorchFunctionMode):
         equation, operands = _operands(func, args)
         if len(operands) != 2 or not all(isinstance(t, Tensor) for t in operands):
             return None
-        attention, value = operands
-        if _storage(attention) not in self._weights or attention.dim() < _LEAST_AXES:
+        sides = [side for side in (0, 1) if self._is_attention(operands[side])]
+        if not sides:
             return None
-        if equation is None:
-            return matrix_product(attention, value, self._batch)
-        return einsum_product(equation, attention, value)
+        first = sides[0] == 0
+        attention, value = operands if first else reversed(operands)
+        if equation is not None:
+            return einsum_product(_in_order(equation, first), attention, value)
+        product = matrix_product if first else turned_product
+        return product(*operands, self._batch)
+
+    def _is_attention(self, t: Tensor) -> bool:
+        return _storage(t) in self._weights and t.dim() >= _LEAST_AXES
 
     def _hand_over(self, product: Product, run: Callable[[], Tensor]) -> Tensor:
         def carried_out() -> Attended:

@@ -60,6 +60,7 @@ class _Asked:
             scores=self._scores,
             scaling=self._named.get("scaling"),
             softcap=self._named.get("softcap"),
+            reach=self._named.get("sliding_window"),
         )
 
     def _apply(self, query: Tensor, mask: Any, named: dict[str, Any]) -> Attended:

@@ -28,13 +28,25 @@ class Product:
     native: Callable[[Tensor], Tensor]
 
 
+_FLAT_AXES = 3
+
+
 def _lead(t: Tensor, batch: int) -> Tensor:
-    """Every axis between batch and the matrix axes becomes the head axis."""
-    return t.reshape(batch, -1, *t.shape[-2:])
+    """Every axis between the first and the matrix axes becomes the head axis.
+
+    Where heads lie flattened with the batch, they are split by it.
+    """
+    return t.reshape(batch if t.dim() == _FLAT_AXES else t.shape[0], -1, *t.shape[-2:])
 
 
 def matrix_product(attention: Tensor, value: Tensor, batch: int) -> Product:
-    """``attention @ value`` with any number of leading axes, the first of which holds the batch."""
+    """``attention @ value`` with any number of leading axes, the first of which holds the batch.
+
+    Args:
+        attention: ``(..., query, key)``.
+        value: ``(..., key, k)``.
+        batch: batch size, where it lies flattened with the heads in one axis.
+    """
     heads = _lead(attention, batch)
     values = _lead(value, batch)
     lead = attention.shape[:-2]
@@ -46,6 +58,17 @@ def matrix_product(attention: Tensor, value: Tensor, batch: int) -> Product:
         return out.transpose(1, 2).reshape(*lead, out.shape[1], out.shape[-1])
 
     return Product(heads, values, mixed, native)
+
+
+def turned_product(value: Tensor, attention: Tensor, batch: int) -> Product:
+    """``value @ attention``, both on their side: ``(..., k, key)`` and ``(..., key, query)``."""
+    upright = matrix_product(attention.transpose(-1, -2), value.transpose(-1, -2), batch)
+    return Product(
+        upright.attention,
+        upright.value,
+        lambda out: upright.mixed(out.transpose(-1, -2)),
+        lambda out: upright.native(out).transpose(-1, -2),
+    )
 
 
 def einsum_product(equation: str, attention: Tensor, value: Tensor) -> Product | None:
