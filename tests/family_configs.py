@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-from family_rows import NESTED, ROWS
+from family_rows import ROWS
 
 WIDTH = 32
 HEADS = 4
@@ -25,13 +25,16 @@ _IDS = {
     "audio": 93,
 }
 _OTHER_IDS = 94
+_MOST_LAYERS = 6
 
 _RULES: tuple[tuple[str, Any], ...] = (
     (r"(vocab_size_per_layer_input|.*vocab_size|vocab_size.*|.*_vocab)", VOCABULARY),
     (r"num_kv_shared_layers|num_shared_layers", 0),
     (r"num_hidden_groups|num_layers_per_block", 1),
-    (r"qk_rope_head_dim", 4),
-    (r"(.*_)?head_dim(_.*)?|d_kv|dim_head|head_width|(global|swa|.*)_head_dim|d_head|kv_channels", 8),
+    (
+        r"(.*_)?head_dim(_.*)?|d_kv|dim_head|head_width|(global|swa|.*)_head_dim|d_head|kv_channels",
+        8,
+    ),
     (r"rotary_dim", 4),
     (r"(q|kv|o)_lora_rank|.*_rank", 16),
     (r"(.*_)?(num_)?(key_value|kv)_heads(_.*)?|.*num_kv_heads|n_kv_heads|num_kv.*heads", 2),
@@ -57,17 +60,31 @@ _RULES: tuple[tuple[str, Any], ...] = (
     (r"num_codebooks|n_codebooks|num_quantizers|num_codevector_groups", 2),
     (r"codebook_size|.*num_codevectors_per_group|num_embeddings|codebook_vocab_size", 16),
     (r"num_groups", 4),
-    (r"(.*_)?(hidden_size|hidden_dim|d_model|n_embd|emb_dim|embed_dim|embedding_size)(_.*)?", WIDTH),
+    (
+        r"(.*_)?(hidden_size|hidden_dim|d_model|n_embd|emb_dim|embed_dim|embedding_size)(_.*)?",
+        WIDTH,
+    ),
     (r"dim|embedding_dim|entity_emb_size|projection_dim|project_dim|out_hidden_size", WIDTH),
-    (r".*(_dim|_hidden|_width|_size_out|projection_size|feature_dim)|encoder_width|mask_dim", WIDTH),
+    (
+        r".*(_dim|_hidden|_width|_size_out|projection_size|feature_dim)|encoder_width|mask_dim",
+        WIDTH,
+    ),
     (r"(mamba_)?d_state|state_size|ssm_state_size|mamba_d_state", 8),
-    (r"fpn_feature_size|mask_feature_size|output_channels|fpn_hidden_size|auxiliary_channels", WIDTH),
+    (
+        r"fpn_feature_size|mask_feature_size|output_channels|fpn_hidden_size|auxiliary_channels",
+        WIDTH,
+    ),
     (r"conv_dim", 16),
+    (r"(num_|n_)filters|base_channels", 4),
+    (r"upsample_initial_channel", 64),
+    (r"upsample_groups", WIDTH),
+    (r"num_frames|tubelet_size_frames", 4),
+    (r"num_blocks_per_stage", 1),
 )
 _LISTS: tuple[tuple[str, Any], ...] = (
     (r"depths?|num_block_repeats|layers|stage_numb_of_layers|blocks_per_stage|block_sizes", 1),
     (r"(num_)?(attention_)?heads|num_attention_heads", 2),
-    (r"hidden_sizes|embed_dims?|encoder_hidden_sizes|.*_channels|conv_dim|neck_hidden_sizes", 16),
+    (r"hidden_sizes|embed_dims?|encoder_hidden_sizes|conv_dim|neck_hidden_sizes", 16),
     (r".*intermediate_size.*", 48),
 )
 
@@ -108,9 +125,49 @@ def _values(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         inner = _nested_class(spec, own)
         if inner is None:
             continue
-        extra = dict(spec.init_kwargs) | dict(NESTED.get(inner.model_type, {})) | dict(own)
-        values[key] = inner(**{**_values(inner, extra)})
-    return values | {k: v for k, v in given.items() if k not in nested or v is None}
+        preset = {k: _shrunk(k, v) for k, v in spec.init_kwargs.items()}
+        extra = preset | dict(ROWS.get(inner.model_type, {})) | dict(own)
+        values[key] = inner(**_values(inner, extra))
+    values |= {k: v for k, v in given.items() if k not in nested or v is None}
+    if "kv_lora_rank" in {f.name for f in fields(kind)} and "num_key_value_heads" not in given:
+        values["num_key_value_heads"] = HEADS
+    return _rotation(kind, _kinds_of_layers(kind, values))
+
+
+def _kinds_of_layers(kind: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """As few layers as show every kind of layer that the family mixes."""
+    for name in ("layer_types", "layers_block_type", "layer_type_list"):
+        usual = _default(kind, name)
+        if name in values or not usual or not isinstance(usual[0], str):
+            continue
+        count = next(n for n in range(2, len(usual) + 1) if set(usual[:n]) == set(usual))
+        if count > _MOST_LAYERS:
+            first = {k: usual.index(k) for k in set(usual)}
+            return {**values, name: [usual[i] for i in sorted(first.values())]} | {
+                "num_hidden_layers": len(first)
+            }
+        own = {name: list(usual[:count])} if name in {f.name for f in fields(kind)} else {}
+        return {**values, "num_hidden_layers": count, **own}
+    return values
+
+
+def _rotation(kind: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Sections of a rotary embedding over several axes that fit the small heads."""
+    usual = values.get("rope_parameters") or _default(kind, "rope_parameters")
+    if not isinstance(usual, dict) or "mrope_section" not in usual:
+        return values
+    width = values.get("head_dim") or WIDTH // HEADS
+    half = int(width * usual.get("partial_rotary_factor", 1.0)) // 2
+    sections = [half - 2 * (half // 3), half // 3, half // 3]
+    return {**values, "rope_parameters": {**usual, "mrope_section": sections}}
+
+
+def _default(kind: Any, name: str) -> Any:
+    """What a value is in a configuration of this class that nobody touched."""
+    try:
+        return getattr(kind(), name, None)
+    except Exception:  # noqa: BLE001 - some classes cannot be made without values
+        return None
 
 
 def _nested_class(spec: Any, own: Mapping[str, Any]) -> Any:

@@ -1,55 +1,70 @@
 """Random inputs for a tiny model of any family, by the names its forward asks for."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from family_rows import INPUTS
+from conwalk.models import inference
 
 TOKENS = 12
 _TARGET_TOKENS = 9
 _FIRST, _LAST = 5, 90
+_SAMPLES = 1600
+_GRID = 4
+_PLACEHOLDERS = {"image": ("image",), "video": ("video",), "audio": ("audio", "speech")}
 
 
-def inputs_of(model: nn.Module, batch: int = 2, seed: int = 1) -> dict[str, Any]:
+def candidates(model: Any) -> Iterator[tuple[str, ...]]:
+    """Names of inputs with which a model may run, the fullest first."""
+    known = inspect.signature(model.forward).parameters
+    main = model.main_input_name
+    needed = [
+        n for n, p in known.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
+    target = model.config.is_encoder_decoder and "decoder_input_ids" in known
+    tail = [*needed, *(["decoder_input_ids"] if target else [])]
+    tail += [n for n in ("bbox", "input_features_mask") if n in known and n in _MAKERS]
+    sensed = [n for n in _SENSES if n in known and n != main]
+    for extra in (
+        ["input_ids", sensed[0]] if sensed and "input_ids" in known else None,
+        sensed[:1],
+        [],
+    ):
+        if extra is None:
+            continue
+        grid = [n for n in _GRIDS if n in known] if extra or main not in ("input_ids",) else []
+        yield tuple(dict.fromkeys(n for n in (main, *extra, *tail, *grid) if n in known))
+
+
+def inputs_of(model: nn.Module, names: Sequence[str], seed: int = 1) -> dict[str, Any]:
     """Random inputs for a model of ``family_build``.
 
     Args:
         model: the model.
-        batch: prompts, images or recordings.
+        names: of the inputs.
         seed: the same seed gives the same inputs.
 
     Returns:
         Keyword arguments of its forward.
     """
-    make = _Maker(model, batch, torch.Generator().manual_seed(seed))
-    config = model.config
-    own: Mapping[str, Any] = INPUTS.get(config.model_type, {})
-    names = list(own.get("names", _names(model)))
+    alone = len(names) == 1 or "decoder_input_ids" in names
+    make = _Maker(model, names, 2 if alone else 1, torch.Generator().manual_seed(seed))
     given = {name: make(name) for name in names}
-    fixed = own.get("make")
-    return given | (fixed(make) if fixed else {})
-
-
-def _names(model: Any) -> list[str]:
-    known = inspect.signature(model.forward).parameters
-    names = [model.main_input_name]
-    if names[0] not in known:
-        names = [next(n for n in known if n in _MAKERS)]
-    if model.config.is_encoder_decoder and "decoder_input_ids" in known:
-        names.append("decoder_input_ids")
-    return names
+    return _with_placeholders(model, given)
 
 
 class _Maker:
-    """Makes one named input of one model."""
+    """Makes the named inputs of one model."""
 
-    def __init__(self, model: Any, batch: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, model: Any, names: Sequence[str], batch: int, generator: torch.Generator
+    ) -> None:
         self.model = model
         self.config = model.config
+        self.names = names
         self.batch = batch
         self.generator = generator
 
@@ -78,27 +93,103 @@ class _Maker:
             ]
         return default
 
+    @property
+    def packed(self) -> bool:
+        """Whether images come as one row of patches, with a grid beside them."""
+        return any(n in _GRIDS for n in self.names)
+
     def pixels(self, *lead: int) -> Tensor:
+        channels = self.find("num_channels", "in_channels", default=3)
+        if self.packed:
+            patch, depth = (
+                _side(self.find("patch_size")),
+                _side(self.find("temporal_patch_size", default=1)),
+            )
+            width = channels * depth * patch * patch
+            return torch.randn(_GRID * _GRID, width, generator=self.generator)
         size = self.find("image_size", "pretrain_image_size", "input_size", default=64)
         height, width = size if isinstance(size, list | tuple) else (size, size)
-        return self.noise(*lead, self.find("num_channels", "in_channels", default=3), height, width)
+        return self.noise(*lead, channels, height, width)
 
     def features(self) -> Tensor:
         """A spectrogram, mel channels first as Whisper reads it, or last."""
         mel = self.find(
-            "num_mel_bins", "n_mel_bins", "feature_size", "input_feat_size", "input_dim", default=16
-        )
+            "num_mel_bins", "n_mel_bins", "feature_size", "input_feat_size", "input_dim",
+            "feature_projection_input_dim", default=16,
+        )  # fmt: skip
         longest = self.find("max_source_positions")
-        return self.noise(mel, 2 * longest) if longest else self.noise(32, mel)
+        return self.noise(mel, 2 * longest) if longest else self.noise(64, mel)
+
+    def boxes(self) -> Tensor:
+        corners = torch.randint(0, 40, (self.batch, TOKENS, 4), generator=self.generator)
+        corners[..., 2:] += corners[..., :2]
+        return corners
 
 
+def _side(size: Any) -> int:
+    return size[0] if isinstance(size, list | tuple) else size
+
+
+def _grid(_: _Maker) -> Tensor:
+    return torch.tensor([[1, _GRID, _GRID]])
+
+
+_SENSES = ("pixel_values", "input_features", "input_values", "pixel_values_videos")
+_GRIDS = ("image_grid_thw", "grid_thw", "image_grid_hws", "grid_hws")
 _MAKERS: dict[str, Callable[[_Maker], Any]] = {
     "input_ids": lambda m: m.tokens(TOKENS),
     "decoder_input_ids": lambda m: m.tokens(_TARGET_TOKENS),
     "pixel_values": lambda m: m.pixels(),
     "pixel_values_videos": lambda m: m.pixels(m.find("num_frames", default=4)),
     "input_features": lambda m: m.features(),
-    "input_values": lambda m: m.noise(800),
+    "input_values": lambda m: m.noise(_SAMPLES),
     "inputs_embeds": lambda m: m.noise(TOKENS, m.find("hidden_size", "d_model")),
-    "hidden_states": lambda m: m.noise(TOKENS, m.find("hidden_size", "d_model")),
+    "hidden_states": lambda m: (
+        m.pixels() if m.packed else m.noise(TOKENS, m.find("hidden_size", "d_model"))
+    ),
+    "query_embeds": lambda m: m.noise(6, m.find("hidden_size")),
+    "encoder_hidden_states": lambda m: m.noise(10, m.find("encoder_hidden_size", "hidden_size")),
+    "bbox": lambda m: m.boxes(),
+    "input_features_mask": lambda m: torch.ones(m.batch, m.features().shape[-2], dtype=torch.long),
+    "grid_thw": _grid,
+    "image_grid_thw": _grid,
+    "visual_feats": lambda m: m.noise(5, m.find("visual_feat_dim")),
+    "visual_pos": lambda m: m.noise(5, 4).sigmoid(),
+    "merge_sizes": lambda _: torch.tensor([1]),
 }
+
+
+@torch.no_grad()
+def _with_placeholders(model: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Token ids that stand for the parts of an image or a recording put into the prompt."""
+    ids = given.get("input_ids")
+    if ids is None or len(given) < 2 or "decoder_input_ids" in given:
+        return given
+    for kind, words in _PLACEHOLDERS.items():
+        numbers = [
+            getattr(model.config, f"{kind}_token{end}", None) for end in ("_id", "_index", "_idx")
+        ]
+        token = next((n for n in numbers if n is not None), None)
+        reader = next((r for w in words if (r := getattr(model, f"get_{w}_features", None))), None)
+        if token is None or reader is None:
+            continue
+        wanted = inspect.signature(reader).parameters
+        own = {k: v for k, v in given.items() if k in wanted and k != "input_ids"}
+        if not any(torch.is_floating_point(v) for v in own.values()):
+            continue
+        with inference.eager(model):
+            count = _rows(reader(**own))
+        marks = torch.full((ids.shape[0], count // ids.shape[0]), token)
+        return given | {"input_ids": torch.cat([ids[:, :3], marks, ids[:, 3:]], 1)}
+    return given
+
+
+def _rows(features: Any) -> int:
+    """How many tokens an image or a recording makes."""
+    if hasattr(features, "pooler_output") and features.pooler_output is not None:
+        features = features.pooler_output
+    if isinstance(features, Tensor):
+        return features.numel() // features.shape[-1]
+    if hasattr(features, "last_hidden_state"):
+        return _rows(features.last_hidden_state)
+    return sum(_rows(f) for f in features if f is not None)
