@@ -27,6 +27,20 @@ def short(value: float) -> str:
     return sign + _digits(size) if size else "0"
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Count things.
+
+    Args:
+        number: of things.
+        one: what one of them is called.
+        many: what several are called; ``one`` and an s by default.
+
+    Returns:
+        ``1 layer``, ``30 layers``.
+    """
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def _digits(size: float) -> str:
     exact = Decimal(size)
     step = Decimal(1).scaleb(exact.adjusted() - DIGITS + 1)

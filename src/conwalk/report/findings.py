@@ -8,7 +8,7 @@ import xarray as xr
 
 from conwalk import results
 from conwalk.report.catalogue import title
-from conwalk.report.digits import short
+from conwalk.report.digits import counted, short
 from conwalk.report.readings import Reading, chance, over_prompts, read_layers
 
 _LEVEL = 0.05
@@ -79,8 +79,8 @@ def _isometry(dataset: xr.Dataset) -> Iterator[str]:
     clear = tested & (q < _LEVEL)
     less, more = (int((clear & side).sum()) for side in (z < 0, z > 0))
     yield (
-        f"Of {int(tested.sum())} heads {less} are less isometric than their null and {more} more, "
-        f"at a false discovery rate of {_LEVEL}."
+        f"{less} of {counted(int(tested.sum()), 'head')} can be told to be less isometric than "
+        f"chance and {more} to be more, at a false discovery rate of {_LEVEL}."
     )
 
 

@@ -9,7 +9,7 @@ import xarray as xr
 
 from conwalk import results
 from conwalk.report import findings
-from conwalk.report.digits import short
+from conwalk.report.digits import counted, short
 from conwalk.report.readings import Reading, read_layers
 
 
@@ -43,11 +43,6 @@ def sentences(dataset: xr.Dataset) -> list[Sentence]:
         "Refused": _refused(dataset),
     }
     return [Sentence(topic, text) for topic, texts in parts.items() for text in texts]
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """``1 layer``, ``30 layers``."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _analysed(dataset: xr.Dataset) -> Iterator[str]:

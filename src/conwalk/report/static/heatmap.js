@@ -66,9 +66,9 @@
   }
 
   // A frame around one cell.
-  conwalk.cellFrame = (column, row, colour = "counter") => ({
+  conwalk.cellFrame = (column, row, colour = "text") => ({
     type: "rect", x0: column - 0.5, x1: column + 0.5, y0: row - 0.5, y1: row + 0.5,
-    line: { color: conwalk.colour(colour), width: 2 },
+    line: { color: conwalk.colour(colour), width: 2.5 },
   });
 
   // Labels for an axis of tokens: as many as there is room for.
@@ -96,7 +96,7 @@
       const trace = figure.made.data[0];
       voice.textContent = unescaped(trace.text[row]?.[column] ?? "").replaceAll("<br>", " · ");
       const kept = (figure.made.layout.shapes || []);
-      Plotly.relayout(figure.body, { shapes: [...kept, conwalk.cellFrame(column, row, "text")] });
+      Plotly.relayout(figure.body, { shapes: [...kept, conwalk.cellFrame(column, row, "counter")] });
     }
 
     figure.body.addEventListener("keydown", (event) => {

@@ -2,7 +2,7 @@
 (function (conwalk) {
   "use strict";
   const IMAGES = ["walk_matrix", "edge_effective_rank", "edge_norm"];
-  const ABSENT = "These results hold no maps of layers: they come with `analyze`, unless it was told to leave the details out.";
+  const ABSENT = "These results hold no maps of layers: analyze makes them, unless it is told to leave the details out.";
 
   const square = (element, extra) => Math.min(element.clientWidth || 400, 480) + extra;
 
@@ -23,7 +23,7 @@
   function absent(name) {
     const { maps } = conwalk.data;
     if (!maps[name]) return { empty: ABSENT };
-    return { empty: maps.left_out ? "There was no room for this one in the page, or it does not exist; `conwalk report RESULTS --megabytes 60` makes room." : "Not defined for this layer and this text." };
+    return { empty: maps.left_out ? "There was no room for this one in the page, or it does not exist; conwalk report RESULTS --megabytes 60 makes room." : "Not defined for this layer and this text." };
   }
 
   async function drawImage(name, figure) {

@@ -63,11 +63,13 @@
   };
 
   // White space as signs, and text that runs from right to left kept within itself.
-  const SIGNS = { "\n": "↵", "\t": "⇥", "\r": "␍", " ": "␣" };
+  const SIGNS = { "\n": "↵", "\t": "⇥", "\r": "␍", "\u2028": "↵", "\u2029": "↵", "\u00a0": "⍽" };
   conwalk.visible = function (token) {
     if (token === "") return "∅";
     const edges = token.replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length));
-    return edges.replace(/[\n\t\r]/g, (sign) => SIGNS[sign]).replace(/[\u0000-\u001f]/g, (sign) => String.fromCharCode(0x2400 + sign.charCodeAt(0)));
+    return edges.replace(/[\n\t\r\u2028\u2029\u00a0]/g, (sign) => SIGNS[sign]).replace(/[\u0000-\u001f]/g, (sign) => String.fromCharCode(0x2400 + sign.charCodeAt(0)))
+      // what would turn the text around or cannot be seen is named; the joiners of emoji stay
+      .replace(/[\u007f-\u009f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, (sign) => `⟨${sign.charCodeAt(0).toString(16)}⟩`);
   };
   conwalk.isolated = (text) => `\u2068${text}\u2069`;
 })(window.conwalk);

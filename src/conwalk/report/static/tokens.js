@@ -86,6 +86,14 @@
       });
       describe(Boolean(found));
       arcs();
+      reveal(options[token]);
+    }
+
+    // A long text scrolls in its own box; the page stays where it is.
+    function reveal(option) {
+      if (!option) return;
+      const [top, bottom] = [option.offsetTop, option.offsetTop + option.offsetHeight];
+      if (top < box.scrollTop || bottom > box.scrollTop + box.clientHeight - 40) box.scrollTop = top - box.clientHeight / 2;
     }
 
     function strongest(list, own) {
@@ -153,7 +161,7 @@
 
   async function drawSteps(way, figure) {
     const { state, data } = conwalk;
-    if (!data.maps.walk_matrix) return { empty: "These results hold no walk matrices: they come with `analyze`, unless it was told to leave the details out." };
+    if (!data.maps.walk_matrix) return { empty: "These results hold no walk matrices: analyze makes them, unless it is told to leave the details out." };
     const all = await Promise.all(data.layers.map((_, layer) => conwalk.mapOf("walk_matrix", state.prompt, layer)));
     const rows = all.map((found) => (found ? steps(found, state.token)[way] : []));
     const width = Math.max(...rows.map((row) => row.length));
@@ -174,7 +182,7 @@
   async function drawDiffusion(figure) {
     const { state, data } = conwalk;
     const found = await conwalk.mapOf("diffusion_map", state.prompt, state.layer);
-    if (!found) return { empty: data.maps.diffusion_map ? "Not defined for this layer and this text, or the text has more than 256 tokens." : "These results hold no diffusion maps: they come with `analyze`, unless it was told to leave the details out." };
+    if (!found) return { empty: data.maps.diffusion_map ? "Not defined for this layer and this text, or the text has more than 256 tokens." : "These results hold no diffusion maps: analyze makes them for texts of up to 256 tokens." };
     const [count, axes] = found.shape;
     const axis = (k) => Array.from({ length: count }, (_, i) => (k < axes ? found.values[i * axes + k] : 0));
     const names = conwalk.cellNames(state.prompt, 1, count);
@@ -185,7 +193,7 @@
       title: `Vector diffusion map, layer ${data.layers[state.layer].label}, ${prompt().name}`, heading: "Vector diffusion map of the tokens", symbol: "φ", href: "#def-diffusion_map", height: height() + 40,
       note: "Tokens are near where many short ways between them agree. Dark to light is first to last. Click a token to choose it.",
       data: [{ x, y, type: "scatter", mode: "markers", text: names.map((name, i) => `<b>${conwalk.escape(name)}</b> (${i})<br>${conwalk.short(x[i])}, ${conwalk.short(y[i])}`), hovertemplate: "%{text}<extra></extra>",
-        marker: { size, color: x.map((_, i) => i), colorscale: "Viridis", line: { width: x.map((_, i) => (i === state.token ? 2.5 : 0.5)), color: x.map((_, i) => (i === state.token ? conwalk.colour("counter") : conwalk.colour("line"))) } } }],
+        marker: { size, color: x.map((_, i) => i), colorscale: "Viridis", line: { width: x.map((_, i) => (i === state.token ? 2.5 : 0.8)), color: x.map((_, i) => conwalk.colour(i === state.token ? "counter" : "null")) } } }],
       layout: { xaxis: { title: `axis ${shown + 1}`, nticks: 5 }, yaxis: { title: `axis ${shown + 2}`, nticks: 5 } },
       table: () => ({ head: ["token", "place", ...Array.from({ length: axes }, (_, k) => `axis ${k + 1}`)], rows: names.map((name, i) => [name, i, ...Array.from({ length: axes }, (_, k) => found.values[i * axes + k])]) }),
     };
