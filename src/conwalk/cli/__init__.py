@@ -10,7 +10,9 @@ from conwalk.cli.analyze import analyze
 from conwalk.cli.catalog import metrics, models
 from conwalk.cli.console import say
 from conwalk.cli.demo import demo
+from conwalk.cli.figure import figure
 from conwalk.cli.report import report
+from conwalk.cli.table import table
 from conwalk.cli.transports import transports
 from conwalk.cli.verify import verify
 from conwalk.errors import CaptureError, ConwalkError
@@ -22,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, analyze, verify, transports, report, metrics, models):
+for command in (demo, analyze, verify, transports, report, figure, table, metrics, models):
     app.command()(command)
 
 

@@ -5,6 +5,7 @@ from conwalk.results.dataset import assemble, refused
 from conwalk.results.edges import edge_table
 from conwalk.results.labels import (
     layer_labels,
+    model_name,
     place_of_head,
     place_of_layer,
     place_of_prompt,
@@ -34,6 +35,7 @@ __all__ = [
     "layer_labels",
     "layer_records",
     "layer_table",
+    "model_name",
     "null_of",
     "place_of_head",
     "place_of_layer",

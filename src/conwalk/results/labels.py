@@ -20,6 +20,21 @@ def layer_labels(dataset: xr.Dataset) -> list[str]:
     return [str(layer) for layer in dataset[dims.LAYER].values]
 
 
+def model_name(dataset: xr.Dataset) -> str:
+    """Name the model briefly.
+
+    Args:
+        dataset: results.
+
+    Returns:
+        The package, the last folder, or the name on the Hub, without where it lies.
+    """
+    source = str(dataset.attrs.get("model", "model")).rstrip("/")
+    if source.startswith("pkg:"):
+        return source.removeprefix("pkg:").split("/")[0]
+    return source.split("/")[-1]
+
+
 def stacks_of(dataset: xr.Dataset) -> list[str]:
     """Name the stack of every layer.
 
