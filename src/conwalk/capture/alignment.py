@@ -65,3 +65,17 @@ def expanded(
     each = torch.arange(windows, device=attention.device)
     whole[:, each, :, each] = attention
     return whole.reshape(heads, windows * n, windows * m)
+
+
+def with_row_factors(
+    attention: Float[Tensor, "group head query key"],
+    mixed: Float[Tensor, "group query head k"],
+    value: Float[Tensor, "group kv_head key k"],
+) -> Float[Tensor, "group head query key"]:
+    """Weights times whatever factor each query of a head was multiplied by once it was mixed."""
+    shared = value.repeat_interleave(attention.shape[1] // value.shape[1], 1)
+    plain = (attention @ shared).transpose(1, 2)
+    square = plain.square().sum(-1)
+    # what mixed to 0 is 0 whatever its factor
+    factor = torch.where(square > 0, (mixed * plain).sum(-1) / square, 1.0)
+    return attention * factor.transpose(1, 2)[..., None]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from conwalk.capture.alignment import by_group, expanded
+from conwalk.capture.alignment import by_group, expanded, with_row_factors
 from conwalk.capture.layer import CapturedLayer, CapturedOutput, CapturedRows, proven_scores
 from conwalk.capture.prompts import Positions, batch_size, on, pick
 from conwalk.capture.value_inputs import ValueInputs
@@ -209,7 +209,7 @@ class _Tap:
             mixed = _joined(self._in_rows(pending, call.run_rows, blocks), call)
             self._pending.append(pending)
             return mixed
-        attended = call.run()
+        attended = _as_applied(site, call.run(), call.value)
         scores = call.scores() if self._scores else None
         self._pending.append(
             replace(
@@ -248,7 +248,7 @@ class _Tap:
         """
         site, (n, m) = pending.site, pending.lengths
         for first, last in blocks.cuts(n, m):
-            attended = run_rows(first, last)
+            attended = _as_applied(site, run_rows(first, last), pending.value)
             yield first, attended.mixed
             for prompt in range(self.batch):
                 queries, keys = self._positions.of(site, prompt, (n, m))
@@ -367,6 +367,14 @@ def _joined(parts: Iterable[tuple[int, Tensor]], call: AttentionCall) -> Tensor:
             whole = part.new_empty((len(part), call.n_queries, *part.shape[2:]))
         whole[:, first : first + part.shape[1]] = part
     return call.run().mixed if whole is None else whole
+
+
+def _as_applied(site: AttentionSite, attended: Attended, value: Tensor) -> Attended:
+    """Weights with the factors that the model applies to what they mixed."""
+    if not site.rescaled_rows:
+        return attended
+    attention = with_row_factors(attended.attention, attended.mixed, value)
+    return replace(attended, attention=attention)
 
 
 def _once(site: AttentionSite, value: Tensor) -> Tensor:

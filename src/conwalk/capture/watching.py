@@ -1,5 +1,6 @@
 """Find and prove the attention of a model once, then watch any number of passes."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,9 +10,9 @@ from torch import nn
 from conwalk import tolerance
 from conwalk.capture.layer import CapturedLayer
 from conwalk.capture.stream import Callback, RowBlocks, stream
-from conwalk.errors import CaptureError, SelectionError, ShapeError
+from conwalk.errors import CaptureError, ConwalkError, SelectionError, ShapeError
 from conwalk.models import inference, probe
-from conwalk.models.layout import discover
+from conwalk.models.layout import Layout, discover
 from conwalk.models.sites import AttentionSite, Refusal
 from conwalk.theorems import reconstruction
 
@@ -79,8 +80,7 @@ def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:
     Raises:
         CaptureError: there is no softmax attention in the model, or its pass cannot be run.
     """
-    inputs = probe.tiny(module, example)
-    layout = discover(module, inputs, probe.lengths())
+    inputs, layout = _found(module, example)
     if not layout.sites and not layout.refused:
         raise CaptureError(
             f"no softmax attention was found in {type(module).__name__}: conwalk needs a model "
@@ -90,10 +90,25 @@ def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:
     if layout.sites:
         proof.rebuild(layout.sites)
     limit = reconstruction.bound(inference.dtype_of(module))
-    judged = [proof.judge(s, limit) for s in layout.sites]
+    judged = [proof.judged(s, limit) for s in layout.sites]
     proven = tuple(j for j in judged if isinstance(j, AttentionSite))
     failed = tuple(j for j in judged if isinstance(j, Refusal))
     return Watch(module, inputs, proven, (*layout.refused, *failed))
+
+
+def _found(module: nn.Module, example: dict[str, Any] | None) -> tuple[dict[str, Any], Layout]:
+    """The layout, from the shortest inputs on which the model runs."""
+    problem: Exception | None = None
+    for inputs in probe.candidates(module, example):
+        try:
+            return inputs, discover(module, inputs, probe.lengths(inputs))
+        except ConwalkError:
+            raise
+        except Exception as found:  # noqa: BLE001 - whatever a model raises on too short a text
+            problem = problem or found
+    said = str(problem).partition("\n")[0]
+    more = "" if example else "; pass one example of its inputs, so that its attention can be found"
+    raise CaptureError(f"{type(module).__name__} does not run on a short input: {said}{more}")
 
 
 class _Proof:
@@ -124,12 +139,17 @@ class _Proof:
         if layer.leak > tolerance.row_sum(layer.attention.dtype):
             self._leaks.add(index)
 
-    def judge(self, site: AttentionSite, limit: float) -> AttentionSite | Refusal:
-        """The site, with what its rows showed, or why it is refused."""
+    def judged(self, site: AttentionSite, limit: float) -> AttentionSite | Refusal:
+        """The site as it was rebuilt, with what its rows showed, or why it is refused."""
+        found = self._residuals.get(site.index, math.inf)
+        if not found <= limit and not site.output.gated and site.index in self._residuals:
+            again = replace(site, rescaled_rows=True)
+            self.rebuild([again])
+            if self._residuals[site.index] <= limit:
+                return replace(again, leaks=site.index in self._leaks)
         problem = self._problems.get(site.index)
         if problem is not None:
             return Refusal(site.name, problem)
-        found = self._residuals[site.index]
         if not found <= limit:
             return Refusal(site.name, reconstruction.shortfall(found, limit))
         return replace(site, leaks=site.index in self._leaks)

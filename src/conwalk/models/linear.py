@@ -11,13 +11,19 @@ from transformers.pytorch_utils import Conv1D
 from conwalk.models import offload
 from conwalk.models.interception import ParameterProduct
 
+_PLAIN = (nn.Linear.forward, Conv1D.forward)
+
 Module = nn.Linear | Conv1D
 Linear = Module | ParameterProduct
 
 
 def linears(module: nn.Module) -> dict[str, Module]:
-    """All linear modules of a model by their path."""
-    return {n: m for n, m in module.named_modules() if isinstance(m, nn.Linear | Conv1D)}
+    """All linear modules of a model by their path, but for those that do something of their own."""
+    return {
+        path: m
+        for path, m in module.named_modules()
+        if isinstance(m, nn.Linear | Conv1D) and type(m).forward in _PLAIN
+    }
 
 
 def in_width(linear: Linear) -> int:

@@ -1,6 +1,7 @@
 """The inputs of the tiny forward passes that discover a model's layout."""
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,21 +11,45 @@ from conwalk.errors import CaptureError
 from conwalk.models import offload
 from conwalk.models.sites import Side
 
-_SOURCE, _TARGET = 3, 4
-_TOKENS = {"input_ids": _SOURCE, "decoder_input_ids": _TARGET}
+_LENGTHS = ((3, 4), (32, 21))
+_TOKENS: dict[str, Side] = {"input_ids": "source", "decoder_input_ids": "target"}
 _MASKS = ("attention_mask", "decoder_attention_mask")
 
-
-def lengths() -> dict[int, Side]:
-    """Which token sequence has which length in the inputs of :func:`tiny`."""
-    return {_SOURCE: "source", _TARGET: "target"}
+Inputs = dict[str, Any]
 
 
-def tiny(module: nn.Module, example: dict[str, Any] | None = None) -> dict[str, Any]:
+def candidates(module: nn.Module, example: Inputs | None = None) -> Iterator[Inputs]:
+    """Inputs of passes that may show the layout, the shortest first; the example whole at last.
+
+    Args:
+        module: the model.
+        example: inputs it is going to be given, or None.
+
+    Raises:
+        CaptureError: the model reads neither tokens nor pixels and no example was given.
+    """
+    for source, target in _LENGTHS:
+        yield tiny(module, example, source, target)
+    if example:
+        yield _first(example)
+
+
+def lengths(inputs: Inputs) -> dict[int, Side]:
+    """Which token sequence has which length in the inputs of a pass."""
+    given = [(inputs[name].shape[1], side) for name, side in _TOKENS.items() if name in inputs]
+    found: dict[int, Side] = dict(given)
+    return found if len(found) == len(given) else {}
+
+
+def tiny(
+    module: nn.Module, example: Inputs | None = None, source: int = 3, target: int = 4
+) -> Inputs:
     """Inputs of a pass just long enough to show the layout, batch of 1.
 
     Args:
         module: the model.
+        source: tokens of the text.
+        target: tokens of a second text that is written, where there is one.
         example: inputs it is going to be given; token sequences are cut from them, everything
             else is taken for the first element of the batch. Tokens beside an image or a
             recording stay whole: some of them stand for its parts.
@@ -34,13 +59,13 @@ def tiny(module: nn.Module, example: dict[str, Any] | None = None) -> dict[str, 
     """
     main = getattr(module, "main_input_name", "input_ids")
     if example:
-        return _cut(example)
+        return _cut(example, {"input_ids": source, "decoder_input_ids": target})
     if main == "input_ids":
-        inputs = {"input_ids": _tokens(module, _SOURCE)}
+        inputs = {"input_ids": _tokens(module, source)}
         if getattr(getattr(module, "config", None), "is_encoder_decoder", False) and (
             "decoder_input_ids" in inspect.signature(module.forward).parameters
         ):
-            inputs["decoder_input_ids"] = _tokens(module, _TARGET)
+            inputs["decoder_input_ids"] = _tokens(module, target)
         return inputs
     if main == "pixel_values":
         return {"pixel_values": _pixels(module)}
@@ -61,7 +86,12 @@ def _tokens(module: nn.Module, n: int) -> Tensor:
 
 def _pixels(module: nn.Module) -> Tensor:
     config: Any = module.config
-    size = config.image_size
+    size = getattr(config, "image_size", None)
+    if size is None:
+        raise CaptureError(
+            f"{type(module).__name__} does not say what size its images have: pass one example of "
+            "its inputs, so that its attention can be found"
+        )
     height, width = size if isinstance(size, list | tuple) else (size, size)
     dtype = next(p.dtype for p in module.parameters() if p.is_floating_point())
     shape = (1, getattr(config, "num_channels", 3), height, width)
@@ -82,14 +112,21 @@ def batch_of(inputs: dict[str, Any]) -> int:
     return tokens or (next(iter(sizes.values())) if alike else 1)
 
 
-def _cut(example: dict[str, Any]) -> dict[str, Any]:
-    """The first prompt only, tokens shortened (or repeated) to the probing lengths, no masks."""
+def _first(example: Inputs) -> Inputs:
+    """The first prompt only, as it is."""
     batch = batch_of(example)
-    tensors = {k: t for k, t in example.items() if isinstance(t, Tensor)}
-    first = {k: t[:1] if t.dim() and t.shape[0] == batch else t for k, t in tensors.items()}
-    inputs = {k: v for k, v in example.items() if k not in tensors} | first
-    mixed = any(t.is_floating_point() for t in tensors.values())
-    for name, n in _TOKENS.items():
+    return {
+        k: v[:1] if isinstance(v, Tensor) and v.dim() and v.shape[0] == batch else v
+        for k, v in example.items()
+    }
+
+
+def _cut(example: Inputs, wanted: dict[str, int]) -> Inputs:
+    """The first prompt only, tokens shortened (or repeated) to the wanted lengths, no masks."""
+    inputs = _first(example)
+    first = {k: t for k, t in inputs.items() if isinstance(t, Tensor)}
+    mixed = any(t.is_floating_point() for t in first.values())
+    for name, n in wanted.items():
         if name not in inputs or (mixed and name == "input_ids"):
             continue
         length = inputs[name].shape[1]

@@ -77,6 +77,8 @@ class AttentionSite:
         windows: whether tokens attend within separate windows, of which a prompt has several.
         reach: the farthest key that a query may see counts this many tokens back, itself
             included, where the model names a sliding window.
+        rescaled_rows: whether the model multiplies what each query of a head mixed by a factor,
+            which then belongs to the weights (an attention sink applied afterwards).
         leaks: whether rows sum to less than 1 in the pass in which the site was proven.
     """
 
@@ -93,6 +95,7 @@ class AttentionSite:
     output: OutputMap
     windows: bool = False
     reach: int | None = None
+    rescaled_rows: bool = False
     leaks: bool = False
 
     @property

@@ -172,7 +172,7 @@ class _Pass:
             if len(seen.arrivals) < _CANDIDATES
             and x.shape[-1] == seen.n_heads * seen.value.shape[-1]
         ]
-        if open_to_it:
+        if open_to_it and x.numel():
             row = x.reshape(-1, x.shape[-1])[0].double().cpu()
             for seen in open_to_it:
                 seen.arrivals.append(Arrival(linear, row, tuple(x.shape[:-1])))

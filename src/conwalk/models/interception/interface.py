@@ -19,6 +19,7 @@ from conwalk.models.interception.scores import SoftmaxInput, SoftmaxReached
 AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]
 Quiet = Callable[[], AbstractContextManager[None]]
 
+_ARGUMENTS = ("module", "query", "key", "value", "attention_mask")
 _TABLE_AXES = 4  # (batch, head, query, key)
 
 
@@ -42,9 +43,10 @@ class _Asked:
         quiet: Quiet,
     ) -> None:
         self._function = function
-        self._module, self._query, self._key, self._value, *rest = args
         self._named = dict(kwargs)
-        self._mask = rest.pop(0) if rest else self._named.pop("attention_mask", None)
+        given = [self._named.pop(n) for n in _ARGUMENTS[len(args) :] if n in self._named]
+        self._module, self._query, self._key, self._value, *rest = (*args, *given)
+        self._mask = rest.pop(0) if rest else None
         self._rest = rest
         self._quiet = quiet
         self.attention: Tensor | None = None
