@@ -2,13 +2,14 @@
 
 import math
 from decimal import ROUND_HALF_UP, Decimal
+from typing import SupportsFloat
 
 DIGITS = 3
 MISSING = "–"
 _LARGE, _SMALL = Decimal("1e6"), Decimal("1e-3")
 
 
-def short(value: float) -> str:
+def short(value: SupportsFloat) -> str:
     """Write a number in three significant digits, halves rounded away from zero.
 
     Args:

@@ -81,7 +81,13 @@
     return { tickmode: "array", tickvals: places, ticktext: places.map((p) => conwalk.escape(clipped(labels[p]))) };
   };
 
-  const clipped = (text) => { const signs = Array.from(text); return signs.length > 12 ? `${signs.slice(0, 11).join("")}…` : text; };
+  // What keeps a text within itself stays whole.
+  function clipped(text) {
+    const bare = text.replace(/^\u2068|\u2069$/g, "");
+    const signs = Array.from(bare);
+    const kept = signs.length > 12 ? `${signs.slice(0, 11).join("")}…` : bare;
+    return bare === text ? kept : conwalk.isolated(kept);
+  }
 
   // Arrow keys move a cursor over the cells; Enter chooses; what is under it is read out.
   conwalk.steerByKeys = function (figure) {
