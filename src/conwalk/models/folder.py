@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from conwalk.errors import SourceError
-from conwalk.models import checks, fingerprint, tokenizer, weight_files
+from conwalk.models import checks, fingerprint, processor, tokenizer, weight_files
 from conwalk.models.model import Kind, Model
 from conwalk.models.quiet import quiet
 from conwalk.models.source_options import Options
@@ -46,6 +46,7 @@ def load(folder: Path, source: str, kind: Kind, options: Options, given_tokenize
         quantized=bool(method),
         notes=notes,
         hash_weights=lambda: fingerprint.of_files(files),
+        find_processor=lambda: processor.read(folder, trust_remote_code=options.trust_remote_code),
     )
 
 

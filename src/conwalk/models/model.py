@@ -14,6 +14,10 @@ from conwalk.models import offload
 Kind = Literal["hub", "folder", "gguf", "package", "live"]
 
 
+def _no_processor() -> tuple[Any, str]:
+    return None, "none was given"
+
+
 @dataclass(frozen=True)
 class Model:
     """A model ready to be analysed.
@@ -27,6 +31,8 @@ class Model:
             describes the quantised model.
         notes: what the user should know about this load, one sentence each.
         hash_weights: computes ``weights_hash``.
+        find_processor: looks for what makes images or audio into inputs; gives it, or None and the
+            reason why there is none.
     """
 
     module: nn.Module
@@ -36,6 +42,9 @@ class Model:
     quantized: bool = False
     notes: tuple[str, ...] = ()
     hash_weights: Callable[[], str] = field(default=str, repr=False, compare=False)
+    find_processor: Callable[[], tuple[Any, str]] = field(
+        default=_no_processor, repr=False, compare=False
+    )
 
     @cached_property
     def weights_hash(self) -> str:
@@ -65,6 +74,27 @@ class Model:
                 "pass tokenizer= (a folder, a Hub id or a tokenizer object) or give token ids"
             )
         return self.tokenizer
+
+    @cached_property
+    def _processor(self) -> tuple[Any, str]:
+        return self.find_processor()
+
+    def require_processor(self, what: str) -> Any:
+        """Give the processor.
+
+        Args:
+            what: is to be read, for the message: ``"images"`` or ``"audio"``.
+
+        Raises:
+            SourceError: the model has none.
+        """
+        found, lack = self._processor
+        if found is None:
+            raise SourceError(
+                f"{self.source}: no processor was found with the model, so {what} cannot be read "
+                f"({lack}); pass processor=, or ready inputs"
+            )
+        return found
 
     def noting(self, *notes: str) -> "Model":
         """The same model with more notes."""

@@ -1,10 +1,10 @@
 """Load a model from wherever it lies."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
 
 from conwalk.errors import SourceError
 from conwalk.models import checks, folder, gguf, live, tokenizer
@@ -12,11 +12,15 @@ from conwalk.models.location import locate, locate_model
 from conwalk.models.model import Model
 from conwalk.models.source_options import Options, parse_device, parse_dtype
 
+Source = object
+"""The name of a source, a loaded module, or an object of another tool that holds one."""
+
 
 def load(
-    source: str | os.PathLike[str] | nn.Module,
+    source: Source,
     *,
     tokenizer: Any = None,
+    processor: Any = None,
     dtype: str | torch.dtype = "float32",
     device: str | torch.device = "cpu",
     offline: bool | None = None,
@@ -29,8 +33,10 @@ def load(
     Args:
         source: a Hub id (``"HuggingFaceTB/SmolLM2-135M"``), a folder, a ``.gguf`` file,
             ``"pkg:package/path"`` for a model inside an installed package (which is not
-            imported), or a loaded module.
+            imported), a loaded module, or an object of another tool that holds one (compiled,
+            parallel, with adapters, a pipeline, a bridge; :mod:`conwalk.models.unwrap`).
         tokenizer: a tokenizer, or the folder or Hub id of one; None takes the model's own.
+        processor: what makes images or audio into inputs; None takes the model's own.
         dtype: ``"float32"``, ``"float64"``, ``"bfloat16"``, ``"float16"``, a torch dtype, or
             ``"auto"`` for that of the checkpoint. A loaded module keeps its own.
         device: where the module goes. A loaded module stays where it is.
@@ -57,12 +63,26 @@ def load(
     )
     reader = _given_tokenizer(tokenizer, options)
     model = (
-        live.wrap(source, reader)
-        if isinstance(source, nn.Module)
-        else _load_named(source, options, reader)
+        _load_named(source, options, reader)
+        if isinstance(source, str | os.PathLike)
+        else live.wrap(source, reader)
     )
+    if model is None:
+        raise SourceError(
+            f"{type(source).__name__} is no model: conwalk takes a torch module, an object of "
+            "another tool that holds one, or the name of a source"
+        )
     checks.refuse_nonfinite(model)
-    return model
+    return model if processor is None else _with_processor(model, processor)
+
+
+def _with_processor(model: Model, given: Any) -> Model:
+    reader = model.tokenizer
+    return replace(
+        model,
+        tokenizer=getattr(given, "tokenizer", None) if reader is None else reader,
+        find_processor=lambda: (given, ""),
+    )
 
 
 def _load_named(source: str | os.PathLike[str], options: Options, given_tokenizer: Any) -> Model:

@@ -4,24 +4,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import xarray as xr
-from torch import nn
 
 from conwalk import dims, tolerance
 from conwalk.capture import CapturedLayer, CapturedOutput, CapturedRows, RowBlocks, Watch, watch
 from conwalk.errors import CaptureError
 from conwalk.metrics import Metric
-from conwalk.models import Model
+from conwalk.models import inference
 from conwalk.models.sites import AttentionSite, Refusal
 from conwalk.pipeline.chance import ChancePanel
 from conwalk.pipeline.collect import Collector
 from conwalk.pipeline.depth import DepthPanel
 from conwalk.pipeline.details import DetailsPanel
+from conwalk.pipeline.exclusion import EXCLUDED, INCLUDED, Exclusion, check_special
 from conwalk.pipeline.judge import verdicts
 from conwalk.pipeline.layers import WHOLE, LayerPanel, Place
+from conwalk.pipeline.naming import Naming
 from conwalk.pipeline.provenance import layer_coordinates, provenance
 from conwalk.pipeline.selection import existing_heads
 from conwalk.pipeline.selection import panel as default_panel
-from conwalk.pipeline.source import Batches, Prompts, model_of
+from conwalk.pipeline.source import Batches, Given, Prompts, model_of
 from conwalk.pipeline.weights import WeightPanel
 from conwalk.results import assemble
 from conwalk.theorems import reconstruction
@@ -38,6 +39,10 @@ _RESIDUAL_ATTRS = {
 BLOCK_ABOVE = 512
 """Passes with more queries than this are handled in blocks of query rows."""
 BLOCK_ROWS = 128
+_LONG = (
+    "the text is long, so attention was handled in blocks of rows, and these need whole matrices; "
+    "ask for them with --whole (whole=True)"
+)
 
 Progress = Callable[[int, int], None]
 
@@ -60,6 +65,7 @@ class _Run:
     limit: float
     tick: Callable[[], None]
     details: DetailsPanel | None = None
+    exclusion: Exclusion | None = None
     first: int = 0
     refused: list[dict[str, str]] = field(default_factory=list)
     weighed: set[int] = field(default_factory=set)
@@ -70,34 +76,49 @@ class _Run:
         """Prove one captured layer, and measure it if it is what we say it is."""
         place = self._place(layer.site, layer.prompt)
         residual = reconstruction.residual(layer.walk(layer.value_input), layer.output)
-        if self._proven(layer.site, place, residual):
-            data = self.layers.measure(layer, place, self.collector)
-            self.score_maps[place[1]] = (layer.scaling, layer.softcap)
-            self.chance.measure(data, place, self.collector)
-            self.depth.take(data, *place)
-            if self.details:
-                self.details.measure(data.walk, place)
-            if self.layers.wants_scores and layer.scores is None:
-                self._refuse(
-                    f"scores of {layer.site.name}",
-                    "its scores before the mask cannot be told from its mask",
-                )
+        if not self._proven(layer.site, place, residual):
+            return
+        kept = self.exclusion.layer(layer, place) if self.exclusion else layer
+        if self._left_out(layer.site, place) or kept is None:
+            return
+        data = self.layers.measure(kept, place, self.collector)
+        self.score_maps[place[1]] = (layer.scaling, layer.softcap)
+        self.chance.measure(data, place, self.collector)
+        self.depth.take(data, *place)
+        if self.details:
+            self.details.measure(data.walk, place)
+        if self.layers.wants_scores and layer.scores is None:
+            self._refuse(
+                f"scores of {layer.site.name}",
+                "its scores before the mask cannot be told from its mask",
+            )
 
     def take_rows(self, rows: CapturedRows) -> None:
         """Take a block of rows of a layer that is too long to be there as a whole."""
         place = self._place(rows.site, rows.prompt)
-        data = self.layers.take_rows(rows, place)
-        if self.details:
+        measured = self.exclusion.rows(rows, place) if self.exclusion else rows
+        data = self.layers.take_rows(rows, place, measured)
+        if self.details and data:
             self.details.take_rows(data.walk, place)
 
     def take_output(self, output: CapturedOutput) -> None:
         """Prove a layer that came in rows; its numbers count only now."""
         place = self._place(output.site, output.prompt)
-        residual = self.layers.close(output, place, self.collector, self.limit)
+        left_out = self._left_out(output.site, place)
+        residual = self.layers.close(
+            output, place, self.collector, self.limit, measure=not left_out
+        )
         proven = self._proven(output.site, place, residual)
         if self.details:
-            self.details.close(place, proven=proven)
+            self.details.close(place, proven=proven and not left_out)
         self.in_rows.add(place[0])
+
+    def _left_out(self, site: AttentionSite, place: Place) -> bool:
+        """Whether nothing is left of a layer without special tokens; how much went to them."""
+        lack = self.exclusion.close(place, self.collector) if self.exclusion else None
+        if lack is not None:
+            self._refuse(f"prompt {self.names[place[0]]}, {site.name} without special tokens", lack)
+        return lack is not None
 
     def _place(self, site: AttentionSite, prompt: int) -> Place:
         return self.first + prompt, self.sites.index(site)
@@ -134,16 +155,17 @@ class _Run:
         self.chance.finish(self.collector)
         self.depth.finish(self.collector)
         left_out = ", ".join(m.name for m in panel if m.needs in WHOLE)
-        for prompt in sorted(self.in_rows) if left_out else ():
-            self._refuse(
-                f"prompt {self.names[prompt]}, metrics {left_out}",
-                "the text is long, so attention was handled in blocks of rows, and these need "
-                "whole matrices; ask for them with --whole (whole=True)",
-            )
+        nulls = ", ".join(m.name for m in self.chance.metrics if m.needs not in WHOLE)
+        for prompt in sorted(self.in_rows):
+            if left_out:
+                self._refuse(f"prompt {self.names[prompt]}, metrics {left_out}", _LONG)
+            if nulls:
+                self._refuse(f"prompt {self.names[prompt]}, drawn nulls of {nulls}", _LONG)
 
 
+@inference.settled()
 def analyze(
-    model: Model | nn.Module | str,
+    model: Given,
     prompts: Prompts,
     *,
     names: Sequence[str] | None = None,
@@ -151,6 +173,7 @@ def analyze(
     heads: Sequence[int] | None = None,
     max_length: int | None = None,
     batch_size: int = 1,
+    exclude_special: bool = False,
     panel: Sequence[Metric] | None = None,
     whole: bool = False,
     details: bool = False,
@@ -172,6 +195,9 @@ def analyze(
         heads: head numbers; all by default.
         max_length: cut texts to this many tokens.
         batch_size: prompts in one padded pass.
+        exclude_special: measure attention between the tokens of the text alone: special tokens are
+            left out as queries and as keys, and every row is rescaled to the sum it had. Layers
+            are proven before, with all tokens. ``special_share`` says how much was left out.
         panel: the metrics; those of ``conwalk.metrics.ALL`` that are on by default.
         whole: keep whole attention matrices of long texts too, for metrics that need them.
         details: also keep what a report draws of every layer, for the first 8 prompts: walk matrix,
@@ -199,21 +225,26 @@ def analyze(
         raise _nothing(watched.refused)
     panel = default_panel(None) if panel is None else panel
     chosen = existing_heads(heads, min(s.n_heads for s in sites))
+    if exclude_special:
+        check_special(model, batches.prompts)
+    naming = Naming(batches, watched, exclude_special=exclude_special)
     run = _Run(
         sites=sites,
         layers=LayerPanel(panel, chosen),
         weights=WeightPanel(panel, model, seed, chosen),
         depth=DepthPanel(panel, [s.stack for s in sites]),
         chance=ChancePanel(panel, null_draws, seed),
-        collector=_collector(batches, sites, chosen),
+        collector=_collector(naming, len(batches.prompts), sites, chosen),
         names=[p.name for p in batches.prompts],
         limit=tolerance.reconstruction(model.dtype),
         tick=_ticker(progress, len(sites) * len(batches.prompts)),
     )
     if details:
-        longest = max((len(p.ids) for p in batches.prompts), default=0)
         stacks = [s.stack for s in sites]
-        run.details = DetailsPanel(stacks, len(batches.prompts), longest, seed)
+        run.details = DetailsPanel(stacks, len(batches.prompts), naming.longest, seed)
+    if exclude_special:
+        run.exclusion = Exclusion(naming, chosen)
+        run.exclusion.declare(run.collector)
     run.collector.declare(RESIDUAL, (dims.PROMPT, dims.LAYER), _RESIDUAL_ATTRS)
     for part in (run.layers, run.weights, run.depth, run.chance):
         part.declare(run.collector)
@@ -225,12 +256,18 @@ def analyze(
         layers={
             **layer_coordinates(sites, run.score_maps),
             "verdict": verdicts(run.collector.variables, len(sites), model.dtype),
+            **naming.layer_coordinates(sites),
         },
         heads=chosen,
         prompts=run.names,
-        tokens=[p.pieces for p in batches.prompts],
+        tokens=naming.tables(),
+        texts=[p.text for p in batches.prompts],
         refused=[*_passed_over(batches, watched), *run.refused],
-        provenance=provenance(model, seed=seed, command=command),
+        provenance={
+            **provenance(model, seed=seed, command=command),
+            "special_tokens": EXCLUDED if exclude_special else INCLUDED,
+            "input_notes": batches.notes,
+        },
     )
 
 
@@ -260,15 +297,15 @@ def _nothing(refused: Sequence[Refusal]) -> CaptureError:
 
 
 def _collector(
-    batches: Batches, sites: Sequence[AttentionSite], heads: Sequence[int] | None
+    naming: Naming, n_prompts: int, sites: Sequence[AttentionSite], heads: Sequence[int] | None
 ) -> Collector:
     n_heads = max(s.n_heads for s in sites) if heads is None else len(heads)
     sizes = {
         dims.HEAD: n_heads,
-        dims.TOKEN: max((len(p.ids) for p in batches.prompts), default=0),
+        dims.TOKEN: naming.longest,
         dims.LAYER_TO: len(sites),
     }
-    return Collector(len(batches.prompts), len(sites), sizes)
+    return Collector(n_prompts, len(sites), sizes)
 
 
 def _ticker(progress: Progress, total: int) -> Callable[[], None]:

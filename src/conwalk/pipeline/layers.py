@@ -26,6 +26,7 @@ _LAYER = ""
 class _Growing:
     """What the blocks of one layer have given so far."""
 
+    rebuilt: Joined
     joined: Joined
     transports: HeadTransports
     value_input: Tensor
@@ -76,36 +77,63 @@ class LayerPanel:
                 _put(metric.compute(data), place, collector)
         return data
 
-    def take_rows(self, rows: CapturedRows, place: Place) -> LayerData:
-        """Take a block of query rows; blocks come in order."""
+    def take_rows(
+        self, rows: CapturedRows, place: Place, measured: CapturedRows | None = None
+    ) -> LayerData | None:
+        """Take a block of query rows; blocks come in order.
+
+        Args:
+            rows: what the layer is proven by.
+            place: where it is.
+            measured: those of these rows that metrics look at; all by default.
+
+        Returns:
+            What metrics were given; None where there is no row to look at.
+        """
+        measured = rows if measured is None else measured
         if place not in self._growing:
-            self._growing[place] = _Growing(Joined(rows.n_rows), rows.transports, rows.value_input)
-        joined = self._growing[place].joined
-        data = self.data(rows)
-        joined.put(_LAYER, "rebuilt", rows.walk(rows.value_input), rows.first, 0)
+            joined = Joined(rows.n_rows), Joined(measured.n_rows)
+            self._growing[place] = _Growing(*joined, rows.transports, measured.value_input)
+        growing = self._growing[place]
+        growing.rebuilt.put(_LAYER, "rebuilt", rows.walk(rows.value_input), rows.first, 0)
+        if not measured.attention.shape[1]:
+            return None
+        data = self.data(measured)
         for metric in self._rows:
             for name, part in metric.compute(data).items():
-                joined.put(metric.name, name, part, rows.first)
+                growing.joined.put(metric.name, name, part, measured.first)
         if self._matrix:
-            joined.put(_LAYER, "matrix", data.matrix, rows.first, 0)
+            growing.joined.put(_LAYER, "matrix", data.matrix, measured.first, 0)
         return data
 
     def close(
-        self, output: CapturedOutput, place: Place, collector: Collector, limit: float
+        self,
+        output: CapturedOutput,
+        place: Place,
+        collector: Collector,
+        limit: float,
+        *,
+        measure: bool = True,
     ) -> float:
         """Prove a layer that came in rows, and if it is exact measure it.
+
+        Args:
+            output: what the layer put out.
+            place: where it is.
+            collector: where numbers go.
+            limit: the largest residual that counts as exact.
+            measure: whether there is anything to measure.
 
         Returns:
             The residual of its output.
         """
         growing = self._growing.pop(place)
-        whole = growing.joined.of(_LAYER)
-        residual = reconstruction_residual(whole["rebuilt"], output.output)
-        if residual <= limit:
+        residual = reconstruction_residual(growing.rebuilt.of(_LAYER)["rebuilt"], output.output)
+        if residual <= limit and measure:
             for metric in self._rows:
                 _put(metric.finish(growing.joined.of(metric.name)), place, collector)
             if self._matrix:
-                data = _matrix_only(whole["matrix"], growing)
+                data = _matrix_only(growing.joined.of(_LAYER)["matrix"], growing)
                 for metric in self._matrix:
                     _put(metric.compute(data), place, collector)
         return residual

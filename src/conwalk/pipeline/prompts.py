@@ -1,16 +1,18 @@
 """From what a user hands over to token sequences, each with its name."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from conwalk.errors import TextError
 from conwalk.models import Model
-
-Text = str | Sequence[int]
+from conwalk.models.encoding import Encoded, encode, from_ids
+from conwalk.pipeline import media
+from conwalk.pipeline.items import Item, item_of
+from conwalk.pipeline.padding import mask, padded
 
 _LIMITS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_seq_length")
 _NO_LIMIT = 10**6
@@ -18,21 +20,31 @@ _NO_LIMIT = 10**6
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
-    """One token sequence.
+    """One token sequence, with the image or the audio that belongs to it.
 
     Attributes:
         index: its place among what was handed over.
         name: how results call it.
         ids: token ids, special tokens included as the tokenizer adds them.
-        pieces: the tokens as text.
+        pieces: what each token is of the text.
         extra: other per-token inputs the tokenizer asks for, by name.
+        special: which tokens are special ones.
+        text: the text; None where there is none.
+        ready: inputs of the model for this prompt alone, where they are more than token ids.
+        other: what the positions are that are no tokens of a text.
+        notes: one line each.
     """
 
     index: int
     name: str
     ids: tuple[int, ...]
     pieces: tuple[str, ...]
-    extra: Mapping[str, tuple[int, ...]]
+    extra: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    special: tuple[bool, ...] = ()
+    text: str | None = None
+    ready: Mapping[str, Any] | None = None
+    other: media.Positions | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,37 +73,54 @@ def longest(model: Model) -> int | None:
 
 def tokenise(
     model: Model,
-    texts: Sequence[Text],
+    given: Sequence[Any],
     names: Sequence[str] | None = None,
     max_length: int | None = None,
 ) -> tuple[list[Prompt], list[Skipped]]:
-    """Turn texts (or ready token ids) into prompts.
+    """Turn texts (or ready token ids, images, audio) into prompts.
 
     Args:
         model: with a tokenizer, unless every text is given as token ids.
-        texts: strings, or sequences of token ids.
-        names: how results call them; their index by default.
+        given: what :func:`conwalk.pipeline.items.item_of` takes, each.
+        names: how results call them; their ``id`` or their index by default.
         max_length: cut every text to this many tokens; None to refuse texts that are too long.
 
     Returns:
         The prompts, and the texts that were skipped with the reason.
 
     Raises:
-        TextError: no text is left, or ``max_length`` is not a length the model can read.
+        TextError: no text is left, two have one name, or ``max_length`` is not a length the model
+            can read.
     """
     limit = longest(model)
     _check_length(max_length, limit)
-    names = [str(i) for i in range(len(texts))] if names is None else names
+    if names is not None and len(names) != len(given):
+        raise TextError(f"{len(names)} names for {len(given)} prompts: give one for each")
     prompts: list[Prompt] = []
     skipped: list[Skipped] = []
-    for index, (name, text) in enumerate(zip(names, texts, strict=True)):
+    for index, one in enumerate(given):
+        name = str(index) if names is None else names[index]
         try:
-            prompts.append(_prompt(model, index, name, text, max_length, limit))
+            item = item_of(one)
+            name = name if names is not None or item.name is None else item.name
+            prompts.append(_prompt(model, index, name, item, max_length, limit))
         except TextError as problem:
             skipped.append(Skipped(index, name, str(problem)))
     if not prompts:
         raise TextError(_nothing_left(skipped))
+    _check_names(prompts)
     return prompts, skipped
+
+
+def _check_names(prompts: Sequence[Prompt]) -> None:
+    first: dict[str, int] = {}
+    for prompt in prompts:
+        if prompt.name in first:
+            raise TextError(
+                f"prompts {first[prompt.name]} and {prompt.index} are both called "
+                f"{prompt.name!r}; give every prompt a name (id) of its own"
+            )
+        first[prompt.name] = prompt.index
 
 
 def _nothing_left(skipped: Sequence[Skipped]) -> str:
@@ -114,64 +143,89 @@ def _check_length(max_length: int | None, limit: int | None) -> None:
 
 
 def _prompt(
-    model: Model, index: int, name: str, text: Text, max_length: int | None, limit: int | None
+    model: Model, index: int, name: str, item: Item, max_length: int | None, limit: int | None
 ) -> Prompt:
-    ids, extra = _ids(model, text)
-    if max_length is not None:
-        ids, extra = ids[:max_length], {k: v[:max_length] for k, v in extra.items()}
-    elif limit is not None and len(ids) > limit:
-        raise TextError(
-            f"it has {len(ids)} tokens and the model reads at most {limit}; cut it with "
-            f"--max-length {limit} (max_length={limit})"
-        )
-    return Prompt(index, name, ids, _pieces(model.tokenizer, ids), extra)
-
-
-def _ids(model: Model, text: Text) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
-    if isinstance(text, str):
-        if not text.strip():
-            raise TextError("it is empty" if not text else "it holds nothing but white space")
-        encoded = model.require_tokenizer()(text, verbose=False)
-        extra = {
-            k: tuple(v) for k, v in encoded.items() if k not in ("input_ids", "attention_mask")
-        }
-        ids = tuple(encoded["input_ids"])
+    if item.image is not None or item.audio is not None:
+        found = media.read(model, item)
+        encoded = from_ids(model.tokenizer, found.ids)
     else:
-        ids, extra = tuple(int(i) for i in text), {}
-    if not ids:
+        found = None
+        encoded = _encoded(model, item, max_length, limit)
+    text = item.text if item.pair is None else f"{item.text}\n{item.pair}"
+    return Prompt(
+        index=index,
+        name=name,
+        ids=encoded.ids,
+        pieces=encoded.labels,
+        extra=encoded.extra,
+        special=encoded.special,
+        text=text,
+        ready=None if found is None else found.inputs,
+        other=None if found is None else found.positions,
+        notes=() if found is None else found.notes,
+    )
+
+
+def _encoded(model: Model, item: Item, max_length: int | None, limit: int | None) -> Encoded:
+    if item.ids is not None:
+        encoded = from_ids(model.tokenizer, item.ids)
+    else:
+        text = item.text or ""
+        _check_text(text, "it")
+        if item.pair is not None:
+            _check_text(item.pair, "its pair")
+        encoded = encode(model.require_tokenizer(), text, item.pair)
+    if not encoded.ids:
         raise TextError("it has no tokens")
     vocabulary = getattr(getattr(model.module, "config", None), "vocab_size", None)
-    if vocabulary is not None and not 0 <= min(ids) <= max(ids) < vocabulary:
+    if vocabulary is not None and not 0 <= min(encoded.ids) <= max(encoded.ids) < vocabulary:
         raise TextError(f"it holds a token id outside the vocabulary, 0-{vocabulary - 1}")
-    return ids, extra
+    if max_length is not None:
+        return encoded.cut(max_length)
+    if limit is not None and len(encoded.ids) > limit:
+        raise TextError(
+            f"it has {len(encoded.ids)} tokens and the model reads at most {limit}; cut it with "
+            f"--max-length {limit} (max_length={limit})"
+        )
+    return encoded
 
 
-def _pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
-    if tokenizer is None:
-        return tuple(str(i) for i in ids)
-    return tuple(tokenizer.decode([i]) for i in ids)
+def _check_text(text: str, what: str) -> None:
+    if not text.strip():
+        state = "is empty" if not text else "holds nothing but white space"
+        raise TextError(f"{what} {state}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        raise TextError(
+            f"{what} holds half a character (a lone surrogate) at {problem.start}, which no "
+            "tokenizer reads; mend its encoding"
+        ) from problem
 
 
 def batch(prompts: Sequence[Prompt], model: Model) -> dict[str, Tensor]:
     """The inputs of one pass: right-padded, with a mask made from lengths and not from ids."""
-    longest_prompt = max(len(p.ids) for p in prompts)
     padding = getattr(model.tokenizer, "pad_token_id", None) or 0
-
-    def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
-        full = [[*row, *[fill] * (longest_prompt - len(row))] for row in rows]
-        return torch.tensor(full, device=model.device)
-
     inputs = {
-        "input_ids": padded([p.ids for p in prompts], padding),
-        "attention_mask": padded([[1] * len(p.ids) for p in prompts], 0),
+        "input_ids": padded([p.ids for p in prompts], padding, model.device),
+        "attention_mask": mask([len(p.ids) for p in prompts], model.device),
     }
+    known = signature(model.module.forward).parameters
+    takes_all = any(p.kind is Parameter.VAR_KEYWORD for p in known.values())
     for name in prompts[0].extra:
-        inputs[name] = padded([p.extra[name] for p in prompts], 0)
-    config = getattr(model.module, "config", None)
-    start = getattr(config, "decoder_start_token_id", None)
-    if getattr(config, "is_encoder_decoder", False) and start is not None:
+        if (takes_all or name in known) and all(name in p.extra for p in prompts):
+            inputs[name] = padded([p.extra[name] for p in prompts], 0, model.device)
+    start = decoder_start(model)
+    if start is not None:
         # the decoder reads the same text, shifted by its start token as in training
         shifted = [[start, *p.ids[:-1]] for p in prompts]
-        inputs["decoder_input_ids"] = padded(shifted, padding)
+        inputs["decoder_input_ids"] = padded(shifted, padding, model.device)
         inputs["decoder_attention_mask"] = inputs["attention_mask"]
     return inputs
+
+
+def decoder_start(model: Model) -> int | None:
+    """The token that the decoder of an encoder-decoder starts with; None for other models."""
+    config = getattr(model.module, "config", None)
+    start = getattr(config, "decoder_start_token_id", None)
+    return start if getattr(config, "is_encoder_decoder", False) else None

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from conwalk import tolerance
 from conwalk.capture import CapturedLayer, Watch, watch
-from conwalk.models import Model, inference
+from conwalk.models import inference
 from conwalk.models.sites import AttentionSite, Refusal
-from conwalk.pipeline.source import Batches, Prompts, model_of
+from conwalk.pipeline.naming import Naming
+from conwalk.pipeline.source import Batches, Given, Prompts, model_of
 from conwalk.theorems import one_walk, reconstruction_residual
 
 
@@ -154,8 +155,9 @@ class Verification:
         }
 
 
+@inference.settled()
 def verify(
-    model: Model | nn.Module | str,
+    model: Given,
     prompts: Prompts,
     *,
     names: Sequence[str] | None = None,
@@ -187,7 +189,8 @@ def verify(
     limit = tolerance.reconstruction(model.dtype)
     found = Verification(model.dtype, limit, refused=watched.refused)
     found.skipped = {s.name: s.reason for s in batches.skipped}
-    found.n_tokens = tuple(len(p.ids) for p in batches.prompts)
+    naming = Naming(batches, watched)
+    found.n_tokens = tuple(len(labels) for labels in naming.labels(naming.main))
     proofs = {s.index: LayerProof(s, limit) for s in sites}
     for inputs, _ in batches:
         same = _watch_once(watched, inputs, sites, proofs)

@@ -11,6 +11,7 @@ from conwalk import dims
 from conwalk.results.variable import Variable
 
 REFUSED = "refused"
+TEXTS = "texts"
 FORMAT = "conwalk-results/1"
 
 
@@ -20,7 +21,8 @@ def assemble(
     layers: Mapping[str, Sequence[Any]],
     heads: Sequence[int] | None = None,
     prompts: Sequence[str],
-    tokens: Sequence[Sequence[str]],
+    tokens: Sequence[Sequence[str]] | Mapping[str, Sequence[Sequence[str]]],
+    texts: Sequence[str | None] | None = None,
     refused: Sequence[Mapping[str, str]],
     provenance: Mapping[str, Any],
 ) -> xr.Dataset:
@@ -31,7 +33,9 @@ def assemble(
         layers: coordinates along the layers; ``layer`` itself and any others.
         heads: numbers of the heads; counted from 0 by default.
         prompts: names of the prompts.
-        tokens: the tokens of every prompt as text.
+        tokens: the tokens of every prompt as text; several tables by the ending of their names
+            (``""`` for the main one) where layers read different sequences.
+        texts: the text of every prompt, None where it has none.
         refused: what could not be analysed, each with ``name`` and ``reason``.
         provenance: versions, model, dtype, device, seed, command.
     """
@@ -41,16 +45,21 @@ def assemble(
         coords={name: (dims.LAYER, _labels(values)) for name, values in layers.items()},
     )
     numbers = range(dataset.sizes.get(dims.HEAD, 0)) if heads is None else heads
-    text, count = _token_table(tokens)
+    tables = tokens if isinstance(tokens, Mapping) else {"": tokens}
+    given = [None] * len(prompts) if texts is None else list(texts)
     return dataset.assign_coords(
         {
             dims.PROMPT: np.asarray(list(prompts), dtype=object),
             dims.HEAD: np.asarray(list(numbers), dtype=np.int64),
-            "token_text": ((dims.PROMPT, dims.TOKEN), text, {"meaning": "the tokens as text"}),
-            "n_tokens": ((dims.PROMPT,), count, {"unit": "tokens"}),
+            **_token_tables(tables),
         }
     ).assign_attrs(
-        {**_plain(provenance), "format": FORMAT, REFUSED: json.dumps([dict(r) for r in refused])}
+        {
+            **_plain(provenance),
+            "format": FORMAT,
+            REFUSED: json.dumps([dict(r) for r in refused]),
+            TEXTS: json.dumps(given, ensure_ascii=False),
+        }
     )
 
 
@@ -67,12 +76,19 @@ def _labels(values: Sequence[Any]) -> np.ndarray:
     return np.asarray(list(values), dtype=kind)
 
 
-def _token_table(tokens: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-    count = np.asarray([len(row) for row in tokens], dtype=np.int64)
-    table = np.full((len(tokens), int(count.max(initial=0))), "", dtype=object)
-    for i, row in enumerate(tokens):
-        table[i, : len(row)] = row
-    return table, count
+def _token_tables(tables: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, Any]:
+    """Coordinates with the tokens of every sequence that layers read, and how many they are."""
+    width = max((len(row) for tokens in tables.values() for row in tokens), default=0)
+    found: dict[str, Any] = {}
+    for ending, tokens in tables.items():
+        table = np.full((len(tokens), width), "", dtype=object)
+        for i, row in enumerate(tokens):
+            table[i, : len(row)] = row
+        count = np.asarray([len(row) for row in tokens], dtype=np.int64)
+        meaning = {"meaning": "the tokens as text"}
+        found[f"token_text{ending}"] = ((dims.PROMPT, dims.TOKEN), table, meaning)
+        found[f"n_tokens{ending}"] = ((dims.PROMPT,), count, {"unit": "tokens"})
+    return found
 
 
 def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
