@@ -1,6 +1,6 @@
 """The energy ledger as areas that add up."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -62,7 +62,7 @@ def ledger(
                 if term == "leak" and np.nanmax(np.abs(height), initial=0) < _HAIR * tallest:
                     continue
                 up, down = np.clip(height, 0, None), np.clip(height, None, 0)
-                look = {"color": color, "alpha": 0.75, "linewidth": 0}
+                look: dict[str, Any] = {"color": color, "alpha": 0.75, "linewidth": 0}
                 label = TERMS[term] if first else None
                 axes.fill_between(layers.x[run], above, above + up, label=label, **look)
                 axes.fill_between(layers.x[run], below, below + down, **look)

@@ -99,7 +99,7 @@ def stability(
             if variant not in dataset:
                 continue
             _line(axes, layers, _numbers(dataset, variant), color=color, label=words, marker="o")
-            look = {"color": color, "quiet": bool(suffix), "banded": not suffix}
+            look: dict[str, Any] = {"color": color, "quiet": bool(suffix), "banded": not suffix}
             _null(axes, layers, dataset, variant, **look)
         axes.set_ylabel(axis_label(dataset[name]))
         axes.set_title(title(dataset[name]).split(": walk matrix")[0])
@@ -154,16 +154,20 @@ def _null(
     if null is None:
         return
     label = None if quiet else drawable(f"chance: {null.words}")
-    dashed = {"color": color, "linestyle": (0, (4, 2)), "linewidth": 1.2}
+    dashed: dict[str, Any] = {"color": color, "linestyle": (0, (4, 2)), "linewidth": 1.2}
     if null.mean is not None:
         mean = _numbers(dataset, null.mean)
         if null.sd is not None and banded:
             spread = 2 * _numbers(dataset, null.sd)
             _shade(axes, layers, mean - spread, mean + spread, color=color, alpha=0.12)
             label = label and f"{label}, ± 2 standard deviations"
-        _line(axes, layers, mean, label=label, **dashed)
+        _line(axes, layers, mean, label=None, **dashed)
     elif null.constant is not None:
-        axes.axhline(null.constant, label=label, **dashed)
+        axes.axhline(null.constant, **dashed)
+    if label and (null.mean is not None or null.constant is not None):
+        # in the legend it is grey, for each curve has its null in its own colour
+        proxy: dict[str, Any] = {**dashed, "color": style.CHANCE}
+        axes.plot([], [], label=label, **proxy)
     if null.fresh is not None:
         dotted = {**dashed, "linestyle": ":"}
         fresh = None if quiet else "fresh weights"

@@ -27,7 +27,7 @@ def families() -> tuple[str, ...]:
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())
-    return tuple(name for name in _WANTED if name in installed)
+    return (*(name for name in _WANTED if name in installed), "sans-serif")
 
 
 @cache
@@ -35,7 +35,7 @@ def _characters() -> frozenset[int]:
     from matplotlib import font_manager
     from matplotlib.ft2font import FT2Font
 
-    files = (font_manager.findfont(name) for name in families())
+    files = (font_manager.findfont(name) for name in families()[:-1])
     return frozenset(code for file in files for code in FT2Font(file).get_charmap())
 
 

@@ -93,6 +93,6 @@ def _narrow(axes: "Axes", inches: float, dataset: xr.Dataset | None) -> None:
     """Break the title of a panel again, and name the model where there are several."""
     text = axes.get_title(loc="left").replace("\n", " ")
     named = text if dataset is None else f"{model_name(dataset)}: {text}"
-    axes.set_title(wrapped(named, int(13 * inches)), loc="left")
+    axes.set_title(wrapped(named, int(11 * inches)), loc="left")
     if axes.get_legend() is not None:
         style.put_legend(axes, 1)

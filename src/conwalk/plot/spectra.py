@@ -1,6 +1,6 @@
 """Spectra: singular values of heads, eigenvalues of the walk."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -65,7 +65,7 @@ def singular_values(
     return axes
 
 
-def relative_singular_values(sigma: NDArray[np.float64]) -> NDArray[np.float64]:
+def relative_singular_values(sigma: NDArray[Any]) -> NDArray[np.float64]:
     """Divide singular values by their root mean square.
 
     Args:

@@ -17,9 +17,11 @@ SEQUENTIAL = "cividis"
 WEIGHTS = "Blues"
 DIVERGING = "RdBu_r"
 SIZE = (6.4, 3.6)
+# inches from the axes to the legend: the ticks and the name of the axis
+_BELOW = 0.46
 
 
-def settings() -> dict[str, Any]:
+def settings() -> Any:
     """Settings of matplotlib under which figures are made and written."""
     return {
         "font.family": list(families()),
@@ -39,6 +41,8 @@ def settings() -> dict[str, Any]:
         "pdf.fonttype": 42,
         # the same figure is the same file
         "svg.hashsalt": "conwalk",
+        # text stays text: to be searched, read aloud and edited, and half the size
+        "svg.fonttype": "none",
         "svg.id": "conwalk",
     }
 
@@ -67,12 +71,21 @@ def put_legend(axes: "Axes", columns: int = 2) -> None:
         axes: with labelled curves; a label met again is not repeated.
         columns: how many labels stand side by side.
     """
+    from matplotlib.transforms import ScaledTranslation
+
     handles, labels = axes.get_legend_handles_labels()
     once: dict[str, Any] = {}
-    for label, handle in zip(labels, handles, strict=True):
+    # what was measured first, then what it is compared with
+    for label, handle in sorted(
+        zip(labels, handles, strict=True), key=lambda pair: pair[0].startswith("chance")
+    ):
         once.setdefault(label, handle)
-    below = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.16), "borderaxespad": 0.0}
-    axes.legend(list(once.values()), list(once), ncols=columns, **below)
+    inch = axes.figure.dpi_scale_trans
+    axes.legend(
+        list(once.values()), list(once), ncols=columns, loc="upper left", borderaxespad=0.0,
+        bbox_to_anchor=(0.0, 0.0),
+        bbox_transform=axes.transAxes + ScaledTranslation(0.0, -_BELOW, inch),
+    )  # fmt: skip
 
 
 def _own(size: tuple[float, float]) -> "Axes":
