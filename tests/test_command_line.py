@@ -127,8 +127,8 @@ def test_analyze_reports_an_empty_line_of_jsonl_by_index(
     file.write_text("\n".join(lines), encoding="utf-8")
     found = run("analyze", model, "--text", str(file), "--out", str(tmp_path / "r"))
     assert found.code == 0
-    assert f"refused: text {file}:1: it is empty" in found.out
-    assert list(read(tmp_path / "r").prompt.values) == ["a", f"{file}:2"]
+    assert f"refused: text {file}:2: it is empty" in found.out
+    assert list(read(tmp_path / "r").prompt.values) == ["a", f"{file}:3"]
 
 
 def test_text_from_standard_input(run: Run, model: str, tmp_path: Path) -> None:

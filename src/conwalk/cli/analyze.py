@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conwalk.cli import console, options
-from conwalk.cli.loading import load_quietly, prompts_of
+from conwalk.cli.loading import load_quietly, prompts_of, say_notes
 
 if TYPE_CHECKING:
     import xarray as xr
 
 TOKENS = 128
 _RESULTS = Path("conwalk-results")
+_SHARE = "special_share"
 
 COLUMNS = {
     "residual": ("resid", "{:.0e}"),
@@ -47,6 +48,8 @@ def analyze(
     source: options.Source,
     text: options.TextFiles = None,
     prompt: options.PromptTexts = None,
+    image: options.ImageFiles = None,
+    audio: options.AudioFiles = None,
     layers: options.Layers = None,
     heads: options.Heads = None,
     max_length: options.MaxLength = None,
@@ -55,6 +58,7 @@ def analyze(
     whole: options.Whole = False,
     fresh: options.Fresh = False,
     batch_size: options.BatchSize = 1,
+    exclude_special: options.ExcludeSpecial = False,
     device: options.DeviceName = "cpu",
     dtype: options.DtypeName = "float32",
     seed: options.Seed = 0,
@@ -69,7 +73,9 @@ def analyze(
     from conwalk import pipeline, results
     from conwalk.pipeline.selection import numbers, panel
 
-    names, texts, length = prompts_of(text, prompt, max_length, default_length=TOKENS)
+    names, texts, length = prompts_of(
+        text, prompt, max_length, default_length=TOKENS, images=image, audio=audio
+    )
     chosen_layers = None if layers is None else numbers(layers, "--layers")
     chosen_heads = None if heads is None else numbers(heads, "--heads")
     chosen_metrics = panel(metrics)
@@ -93,6 +99,7 @@ def analyze(
             heads=chosen_heads,
             max_length=length,
             batch_size=batch_size,
+            exclude_special=exclude_special,
             panel=chosen_metrics,
             null_draws=nulls,
             whole=whole,
@@ -100,6 +107,7 @@ def analyze(
             command=shlex.join(["conwalk", *sys.argv[1:]]),
             progress=tick,
         )
+    say_notes(json.loads(found.attrs["input_notes"]), quiet=quiet)
     written = results.save(found, folder)
     if output is options.Format.json:
         console.echo(json.dumps(results.layer_records(found), indent=2))
@@ -131,5 +139,10 @@ def show(source: str, found: "xr.Dataset") -> None:
     console.echo(LEGEND)
     for line in results.grouped([str(row["layer"]) for row in rows], list(found["verdict"].values)):
         console.echo(line)
+    if _SHARE in found:
+        share = float(found[_SHARE].mean())
+        console.echo(
+            f"special tokens {found.attrs['special_tokens']}: {share:.0%} of attention was theirs"
+        )
     for entry in results.refused(found):
         console.echo(f"refused: {entry['name']}: {entry['reason']}")

@@ -1,7 +1,7 @@
 """What every command does first: read the texts, load the model."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from conwalk.cli import console, texts
 
@@ -15,16 +15,18 @@ def prompts_of(
     max_length: int | None,
     *,
     default_length: int,
-) -> tuple[list[str], list[str], int | None]:
-    """Names and texts of the prompts, and how far to cut them.
+    images: Sequence[str] | None = None,
+    audio: Sequence[str] | None = None,
+) -> tuple[list[str], list[Any], int | None]:
+    """Names of the prompts, the prompts, and how far to cut them.
 
     The built-in texts are cut to ``default_length``; a text of the user's own is never cut
     unless it was asked for.
     """
-    named = texts.gather(files, prompts)
-    own = bool(files or prompts)
+    named = texts.gather(files, prompts, images, audio)
+    own = bool(files or prompts or images or audio)
     length = max_length if own or max_length is not None else default_length
-    return [name for name, _ in named], [text for _, text in named], length
+    return [one.name for one in named], [one.prompt for one in named], length
 
 
 def load_quietly(
@@ -41,6 +43,11 @@ def load_quietly(
         offline=True if offline else None,
         trust_remote_code=remote,
     )
-    for note in model.notes:
-        console.say(f"note: {note}", quiet=quiet)
+    say_notes(model.notes, quiet=quiet)
     return model
+
+
+def say_notes(notes: Iterable[str], *, quiet: bool) -> None:
+    """Say on stderr what a user should know, one line each."""
+    for note in notes:
+        console.say(f"note: {note}", quiet=quiet)

@@ -18,13 +18,37 @@ TextFiles = Annotated[
     typer.Option(
         "--text",
         metavar="FILE",
-        help="Text file, one prompt; FILE.jsonl, one prompt a line; - for standard input. "
-        "May be repeated.",
+        help='Text file, one prompt; FILE.jsonl, one prompt a line ({"text", "pair", "id"} or '
+        '{"ids", "id"}); - for standard input. May be repeated.',
     ),
 ]
 PromptTexts = Annotated[
     list[str] | None,
     typer.Option("--prompt", metavar="TEXT", help="A prompt as it stands. May be repeated."),
+]
+ImageFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--image",
+        metavar="FILE",
+        help="An image; --prompt is the text that goes with it. May be repeated.",
+    ),
+]
+AudioFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--audio",
+        metavar="FILE",
+        help="Sound (.wav); --prompt is what the decoder reads with it. May be repeated.",
+    ),
+]
+ExcludeSpecial = Annotated[
+    bool,
+    typer.Option(
+        "--exclude-special",
+        help="Measure attention between the other tokens alone: special tokens are left out and "
+        "rows renormalised.",
+    ),
 ]
 Layers = Annotated[
     str | None, typer.Option(metavar="0-3,7", help="Layers to look at; all by default.")

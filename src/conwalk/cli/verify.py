@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from conwalk.cli import console, options
-from conwalk.cli.loading import load_quietly, prompts_of
+from conwalk.cli.loading import load_quietly, prompts_of, say_notes
 
 if TYPE_CHECKING:
     from conwalk.pipeline import Verification
@@ -18,6 +18,8 @@ def verify(
     source: options.Source,
     text: options.TextFiles = None,
     prompt: options.PromptTexts = None,
+    image: options.ImageFiles = None,
+    audio: options.AudioFiles = None,
     layers: options.Layers = None,
     max_length: options.MaxLength = None,
     batch_size: options.BatchSize = 1,
@@ -35,7 +37,9 @@ def verify(
     from conwalk import pipeline
     from conwalk.pipeline.selection import numbers
 
-    names, texts, length = prompts_of(text, prompt, max_length, default_length=_TOKENS)
+    names, texts, length = prompts_of(
+        text, prompt, max_length, default_length=_TOKENS, images=image, audio=audio
+    )
     chosen = None if layers is None else numbers(layers, "--layers")
     model = load_quietly(
         source, device=device, dtype=dtype, offline=offline, remote=trust_remote_code, quiet=quiet
@@ -43,6 +47,7 @@ def verify(
     found = pipeline.verify(
         model, texts, names=names, layers=chosen, max_length=length, batch_size=batch_size
     )
+    say_notes(found.notes, quiet=quiet)
     if output is options.Format.json:
         console.echo(json.dumps(_as_json(source, found), indent=2))
     else:

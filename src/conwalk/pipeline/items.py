@@ -9,7 +9,7 @@ from torch import Tensor
 
 from conwalk.errors import TextError
 
-_KEYS = ("text", "pair", "ids", "input_ids", "image", "audio", "sampling_rate", "id")
+_KEYS = ("text", "pair", "ids", "input_ids", "image", "audio", "sampling_rate", "notes", "id")
 _PAIR = 2
 _COLOURED = 3
 
@@ -25,6 +25,7 @@ class Item:
         image: a PIL image, or an array of 8-bit numbers ``(row, column, colour)``.
         audio: samples of one channel.
         sampling_rate: of the audio, in Hz; that which the model reads by default.
+        notes: what was done to it, one line each.
         name: how results call it.
     """
 
@@ -34,6 +35,7 @@ class Item:
     image: Any = None
     audio: Any = None
     sampling_rate: int | None = None
+    notes: tuple[str, ...] = ()
     name: str | None = None
 
 
@@ -102,6 +104,7 @@ def _of_mapping(given: Mapping[str, Any]) -> Item:
         image=image,
         audio=audio,
         sampling_rate=given.get("sampling_rate"),
+        notes=tuple(given.get("notes", ())),
         name=None if name is None else str(name),
     )
 

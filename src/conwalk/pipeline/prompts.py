@@ -162,7 +162,7 @@ def _prompt(
         text=text,
         ready=None if found is None else found.inputs,
         other=None if found is None else found.positions,
-        notes=() if found is None else found.notes,
+        notes=item.notes if found is None else (*item.notes, *found.notes),
     )
 
 

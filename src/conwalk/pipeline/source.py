@@ -122,7 +122,7 @@ def _listed(prompts: Any) -> list[Any]:
         return [prompts]
     if not isinstance(prompts, Iterable):
         raise TextError(
-            f"{type(prompts).__name__} is no prompt; give a text, a list of prompts, or ready inputs"
+            f"{type(prompts).__name__} is no prompt; give a text, a list of prompts or ready inputs"
         )
     return list(prompts)
 

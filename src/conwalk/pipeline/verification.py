@@ -104,6 +104,7 @@ class Verification:
     Attributes:
         layers: one proof for each layer that was watched.
         refused: places that attend but cannot be read as a walk.
+        notes: what was done to inputs that their user may not expect.
         skipped: texts that could not be used, by name, with the reason.
         same_output: whether the watched model's output was bit for bit the unwatched one's.
         dtype: the dtype the model ran in.
@@ -115,6 +116,7 @@ class Verification:
     limit: float
     layers: list[LayerProof] = field(default_factory=list)
     refused: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
     skipped: dict[str, str] = field(default_factory=dict)
     same_output: bool = True
     n_tokens: tuple[int, ...] = ()
@@ -150,6 +152,7 @@ class Verification:
             "limit": self.limit,
             "same_output": self.same_output,
             "n_tokens": list(self.n_tokens),
+            "notes": list(self.notes),
             "layers": [p.as_dict() for p in self.layers],
             "refused": [{"name": n, "reason": r} for n, r in self.refusals],
         }
@@ -196,6 +199,7 @@ def verify(
         same = _watch_once(watched, inputs, sites, proofs)
         found.same_output = found.same_output and same
     found.layers = list(proofs.values())
+    found.notes = tuple(batches.notes)
     return found
 
 
