@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from conwalk.capture import differential
 from conwalk.capture.alignment import by_group, expanded, with_row_factors
 from conwalk.capture.layer import CapturedLayer, CapturedOutput, CapturedRows, proven_scores
 from conwalk.capture.prompts import Positions, batch_size, on, pick
@@ -139,6 +140,9 @@ class _Tap:
         self._scores = scores
         self._blocks = blocks
         self._sites = {(s.backend, s.event): s for s in sites}
+        halves = [s for s in sites if s.subtracted is not None]
+        self._second_halves = {(s.backend, s.event + 1): s for s in halves}
+        self._first_halves: dict[AttentionSite, tuple[Attended, Tensor]] = {}
         self._events = {"interface": 0, "function": 0}
         self._value_inputs = ValueInputs(sites)
         self._pending: list[_Pending] = []
@@ -189,23 +193,20 @@ class _Tap:
         self._events[call.backend] = event + 1
         site = self._sites.get((call.backend, event))
         if site is None:
-            return self._passed_by(call)
+            half = self._second_halves.get((call.backend, event))
+            return self._passed_by(call) if half is None else self._second_half(half, call)
+        if site.subtracted is not None:
+            attended = call.run()
+            self._first_halves[site] = attended, call.value
+            return attended.mixed
         if call.n_heads != site.n_heads:
             raise CaptureError(
                 f"{site.name}: {call.n_heads} heads in this pass, {site.n_heads} when its "
                 "layout was read; give one example of the real inputs for discovery"
             )
-        lengths = (call.n_queries, call.value.shape[2])
-        windows, rest = divmod(call.value.shape[0], self.batch)
-        if rest or not windows:
-            raise CaptureError(
-                f"{site.name}: attention counts {call.value.shape[0]} prompts, the inputs hold "
-                f"{self.batch}"
-            )
-        value_input = self._value_inputs.of(site, call.value.shape[0], lengths[1])
-        pending = _Pending(site, lengths, windows, call.value, value_input, None, None)
+        pending = self._begun(site, call, call.value)
         blocks = self._blocks_for(call)
-        if blocks and call.run_rows and not site.output.gated and windows == 1:
+        if blocks and call.run_rows and not site.output.gated and pending.windows == 1:
             mixed = _joined(self._in_rows(pending, call.run_rows, blocks), call)
             self._pending.append(pending)
             return mixed
@@ -221,6 +222,24 @@ class _Tap:
             )
         )
         return attended.mixed
+
+    def _second_half(self, site: AttentionSite, call: AttentionCall) -> Tensor:
+        """The second of the two calls of a differential attention."""
+        (first, value), second = self._first_halves.pop(site), call.run()
+        whole, values = differential.joined(site, (first, second), (value, call.value))
+        self._pending.append(replace(self._begun(site, call, values), attended=whole))
+        return second.mixed
+
+    def _begun(self, site: AttentionSite, call: AttentionCall, value: Tensor) -> _Pending:
+        lengths = (call.n_queries, call.value.shape[2])
+        windows, rest = divmod(call.value.shape[0], self.batch)
+        if rest or not windows:
+            raise CaptureError(
+                f"{site.name}: attention counts {call.value.shape[0]} prompts, the inputs hold "
+                f"{self.batch}"
+            )
+        value_input = self._value_inputs.of(site, call.value.shape[0], lengths[1])
+        return _Pending(site, lengths, windows, value, value_input, None, None)
 
     def _blocks_for(self, call: AttentionCall) -> RowBlocks | None:
         """The blocks asked for, if the call is long enough for them."""
@@ -317,6 +336,8 @@ class _Tap:
         read = by_group(read, groups, n, turned=turned)
         output = by_group(output, groups, n, turned=turned)
         order = site.output.reads.to(read.device)
+        if site.subtracted is not None:
+            attended = differential.normalised(attended, read[..., order])
         for prompt in range(self.batch):
             mine = slice(prompt * pending.windows, (prompt + 1) * pending.windows)
             queries, keys = self._positions.of(site, prompt, pending.lengths)
@@ -385,7 +406,8 @@ def _once(site: AttentionSite, value: Tensor) -> Tensor:
 def _turned(site: AttentionSite, read: Tensor, mixed: Tensor) -> bool:
     """Whether rows that lie in one axis have tokens before prompts: which order shows the heads."""
     flat, groups, n = read.dim() == _MATRIX_AXES, mixed.shape[0], mixed.shape[1]
-    if not flat or groups == 1 or n == 1 or site.output.gated:
+    known = site.output.gated or site.subtracted is not None
+    if not flat or groups == 1 or n == 1 or known:
         return False
     order = site.output.reads.to(read.device)
     straight = by_group(read, groups, n)[..., order]

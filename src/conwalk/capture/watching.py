@@ -108,7 +108,9 @@ def _found(module: nn.Module, example: dict[str, Any] | None) -> tuple[dict[str,
             problem = problem or found
     said = str(problem).partition("\n")[0]
     more = "" if example else "; pass one example of its inputs, so that its attention can be found"
-    raise CaptureError(f"{type(module).__name__} does not run on a short input: {said}{more}")
+    raise CaptureError(
+        f"{type(module).__name__} does not run on a short input: {said}{more}"
+    ) from problem
 
 
 class _Proof:
@@ -119,6 +121,7 @@ class _Proof:
         self._inputs = inputs
         self._residuals: dict[int, float] = {}
         self._leaks: set[int] = set()
+        self._signed: set[int] = set()
         self._problems: dict[int, str] = {}
 
     def rebuild(self, sites: Sequence[AttentionSite]) -> None:
@@ -138,6 +141,8 @@ class _Proof:
         self._residuals[index] = reconstruction.residual(rebuilt, layer.output)
         if layer.leak > tolerance.row_sum(layer.attention.dtype):
             self._leaks.add(index)
+        if bool((layer.attention < 0).any()):
+            self._signed.add(index)
 
     def judged(self, site: AttentionSite, limit: float) -> AttentionSite | Refusal:
         """The site as it was rebuilt, with what its rows showed, or why it is refused."""
@@ -146,13 +151,17 @@ class _Proof:
             again = replace(site, rescaled_rows=True)
             self.rebuild([again])
             if self._residuals[site.index] <= limit:
-                return replace(again, leaks=site.index in self._leaks)
+                return self._as_seen(again)
         problem = self._problems.get(site.index)
         if problem is not None:
             return Refusal(site.name, problem)
         if not found <= limit:
             return Refusal(site.name, reconstruction.shortfall(found, limit))
-        return replace(site, leaks=site.index in self._leaks)
+        return self._as_seen(site)
+
+    def _as_seen(self, site: AttentionSite) -> AttentionSite:
+        signed = site.index in self._signed
+        return replace(site, signed=signed, leaks=site.index in self._leaks and not signed)
 
 
 def _ranges(numbers: Sequence[int]) -> str:

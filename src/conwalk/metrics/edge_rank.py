@@ -9,6 +9,10 @@ from conwalk.metrics.metric import LAYER, Arrays, LayerData, Metric, Quantity
 
 def _rows(data: LayerData) -> Arrays:
     walk = data.walk
+    if walk.output_gate is not None:
+        # a gate at the receiver leaves no closed form
+        nothing = walk.attention.new_full((walk.n_queries,), float("nan"))
+        return dict.fromkeys(("weight", "rank", "chance", "largest"), nothing)
     weight = data.matrix.abs()
     rank = edge_effective_ranks(walk)
     present = weight * rank.isfinite()

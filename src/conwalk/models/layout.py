@@ -6,13 +6,14 @@ saturates on large labels and hides), and random labels whether it is rescaled.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from conwalk.models import inference
+from conwalk.models.differential import joined_halves, ratio
 from conwalk.models.linear import label
 from conwalk.models.sites import AttentionSite, OutputMap, Refusal, Side, ValueMap, numbered
 from conwalk.models.tagging import (
@@ -88,9 +89,19 @@ def _grouped(columns: Tensor, n_heads: int) -> Tensor:
     return columns
 
 
+def _of_heads(columns: Tensor, n_heads: int) -> Tensor:
+    """Value heads once for each query head."""
+    return columns.repeat_interleave(n_heads // columns.shape[0], 0)
+
+
 def _turned(places: tuple[int, ...]) -> bool:
     """Whether a single prompt's axis comes after that of its tokens."""
     return len(places) == 2 and places[0] > 1 == places[1]
+
+
+def _put_out(index: int, shape: tuple[int, int]) -> Tensor:
+    """What an attention call puts out in the passes with patterns, ``(pattern, head, k)``."""
+    return torch.stack([pattern_labels(n + 1, index + 1, *shape) for n in range(_PATTERNS)])
 
 
 class _Reader:
@@ -112,18 +123,33 @@ class _Reader:
         refused: list[Refusal] = []
         events = {"interface": 0, "function": 0}
         calls: dict[str, int] = {}
+        partner = -1
         for index, seen in enumerate(self._full.observations):
             call = calls[seen.path] = calls.get(seen.path, -1) + 1
-            try:
-                sites.append(self._site(index, seen, events[seen.backend], call))
-            except _Refused as problem:
-                refused.append(Refusal(f"attention call {index} ({seen.path})", str(problem)))
+            event = events[seen.backend]
             events[seen.backend] += 1
+            if index == partner:
+                continue
+            try:
+                sites.append(self._site(index, seen, event, call))
+            except _Refused as problem:
+                pair = self._pair(index, event, call)
+                if pair is not None:
+                    sites.append(pair)
+                    partner = index + 1
+                else:
+                    refused.append(Refusal(f"attention call {index} ({seen.path})", str(problem)))
         return Layout(tuple(numbered(sites)), tuple(refused))
 
     def _site(self, index: int, seen: Observation, event: int, call: int) -> AttentionSite:
         value = self._value(index, seen)
         output = self._output(index, seen, value.columns.shape[1])
+        return self._made(index, event, call, value, output)
+
+    def _made(
+        self, index: int, event: int, call: int, value: ValueMap, output: OutputMap
+    ) -> AttentionSite:
+        seen = self._full.observations[index]
         queries: Side = self._lengths.get(seen.lengths[0], "other")
         keys: Side = self._lengths.get(seen.lengths[1], "other")
         if queries == keys == "other" and seen.lengths[0] != seen.lengths[1]:
@@ -136,13 +162,49 @@ class _Reader:
             path=seen.path,
             backend=seen.backend,
             event=event,
-            n_heads=seen.n_heads,
+            n_heads=output.reads.shape[0],
             sides=(queries, keys),
             value=value,
             output=output,
             windows=seen.groups > 1,
             reach=seen.reach,
         )
+
+    def _pair(self, index: int, event: int, call: int) -> AttentionSite | None:
+        """A call and the next as one differential attention, if that is what they are."""
+        first, *rest = self._full.observations[index : index + 2]
+        if not rest or not self._alike(first, rest[0]):
+            return None
+        try:
+            values = [self._value(i, o) for i, o in ((index, first), (index + 1, rest[0]))]
+        except _Refused:
+            return None
+        one = values[0]
+        columns = joined_halves(*(_of_heads(v.columns, first.n_heads) for v in values))
+        plain = all(v.added is None and not v.scaled and v.linear == one.linear for v in values)
+        if columns is None or not plain:
+            return None
+        shape = (first.n_heads, one.columns.shape[1])
+        for place in range(len(rest[0].arrivals)):
+            arrived = self._arrived(self._passes(), index + 1, place)
+            limit = rounding(self._dtype)
+            if arrived is None or bool(arrived[0].any()):
+                continue
+            found = ratio(arrived[1:], _put_out(index, shape), _put_out(index + 1, shape), limit)
+            if found is not None:
+                reads = torch.arange(arrived[0].numel()).reshape(shape[0] // 2, -1)
+                output = self._output_map(rest[0].arrivals[place], reads, gated=False)
+                value = replace(one, columns=_grouped(columns, len(columns)))
+                site = self._made(index, event, call, value, output)
+                return replace(site, subtracted=found)
+        return None
+
+    @staticmethod
+    def _alike(first: Observation, second: Observation) -> bool:
+        """Whether two calls could be the halves of one attention."""
+        return (first.path, first.n_heads, first.lengths, first.value.shape) == (
+            second.path, second.n_heads, second.lengths, second.value.shape,
+        )  # fmt: skip
 
     def _value(self, index: int, seen: Observation) -> ValueMap:
         offset = self._zero.observations[index].value
@@ -234,15 +296,19 @@ class _Reader:
         whole = not bool(zero.any()) and _straight(full, small) and _integers(full)
         return read.argsort() if whole and bool((read.sort().values == natural).all()) else None
 
+    def _passes(self) -> tuple[TaggedPass, ...]:
+        """Passes in which attention puts out nothing, and then each of several patterns."""
+        if self._patterns is None:
+            self._patterns = tuple(self._tagger.pattern(n) for n in range(_PATTERNS + 1))
+        return self._patterns
+
     def _gated(self, index: int, place: int, shape: tuple[int, int]) -> Tensor | None:
         """The same where every coordinate is multiplied on its way, whatever the factor.
 
         With the linears' labels held, factors do not change from pass to pass except by what is
         common to a head (a norm of it), so what arrives over what was put out must be of rank one.
         """
-        if self._patterns is None:
-            self._patterns = tuple(self._tagger.pattern(n) for n in range(_PATTERNS + 1))
-        arrived = self._arrived(self._patterns, index, place)
+        arrived = self._arrived(self._passes(), index, place)
         if arrived is None:
             return None
         nothing, *several = arrived
@@ -251,7 +317,7 @@ class _Reader:
         if not bool(nothing.abs().max() <= limit * size) or not bool(size > 0):
             return None
         natural = torch.arange(shape[0] * shape[1])
-        put_out = torch.stack([pattern_labels(n + 1, index + 1, *shape) for n in range(_PATTERNS)])
+        put_out = _put_out(index, shape)
         for reads in (natural.view(shape), natural.view(shape[::-1]).t().contiguous()):
             factors = torch.stack(several)[:, reads] / put_out
             change = (factors / factors[:1]).nan_to_num(1.0)

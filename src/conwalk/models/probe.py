@@ -36,8 +36,10 @@ def candidates(module: nn.Module, example: Inputs | None = None) -> Iterator[Inp
 
 def lengths(inputs: Inputs) -> dict[int, Side]:
     """Which token sequence has which length in the inputs of a pass."""
-    given = [(inputs[name].shape[1], side) for name, side in _TOKENS.items() if name in inputs]
-    found: dict[int, Side] = dict(given)
+    given: list[tuple[int, Side]] = [
+        (inputs[name].shape[1], side) for name, side in _TOKENS.items() if name in inputs
+    ]
+    found = dict(given)
     return found if len(found) == len(given) else {}
 
 

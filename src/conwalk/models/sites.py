@@ -12,7 +12,7 @@ from conwalk.connection import HeadTransports
 from conwalk.models.interception import Backend
 from conwalk.models.linear import Linear, bias, in_width, is_elsewhere, matrix, out_width
 
-Kind = Literal["plain", "gated", "normed value", "cross", "windows", "latent", "leak"]
+Kind = Literal["plain", "gated", "normed value", "cross", "windows", "latent", "leak", "signed"]
 Side = Literal["source", "target", "other"]
 
 
@@ -66,8 +66,8 @@ class AttentionSite:
         layer: number of the layer in its stack, from 0.
         call: which use of a shared module this is, from 0.
         path: name of the attention module.
-        kind: ``plain``, ``leak``, ``gated``, ``normed value``, ``latent`` (values are read from a
-            narrower or wider stream than the output goes to), ``windows`` or ``cross``.
+        kind: ``plain``, ``signed``, ``leak``, ``gated``, ``normed value``, ``latent`` (values are
+            read from another stream than the output goes to), ``windows`` or ``cross``.
         backend: how its calls are noticed.
         event: position among the calls of that backend in one pass.
         n_heads: query heads.
@@ -79,7 +79,10 @@ class AttentionSite:
             included, where the model names a sliding window.
         rescaled_rows: whether the model multiplies what each query of a head mixed by a factor,
             which then belongs to the weights (an attention sink applied afterwards).
+        subtracted: with differential attention, made of two calls, the multiple of the second half
+            of the calls' heads that is added to the first; ``n_heads`` counts what is left.
         leaks: whether rows sum to less than 1 in the pass in which the site was proven.
+        signed: whether any weight is negative in it.
     """
 
     index: int
@@ -96,11 +99,15 @@ class AttentionSite:
     windows: bool = False
     reach: int | None = None
     rescaled_rows: bool = False
+    subtracted: float | None = None
     leaks: bool = False
+    signed: bool = False
 
     @property
     def kind(self) -> Kind:
         """What sets the site's operator apart from a plain connection walk (Theory §7)."""
+        if self.signed or self.subtracted is not None:
+            return "signed"
         if self.value.scaled:
             return "normed value"
         if self.output.gated:
