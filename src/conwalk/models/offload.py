@@ -5,8 +5,7 @@ their place; a module built from its configuration alone can be given a store in
 """
 
 import copy
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +16,16 @@ _STORE = "conwalk_store"
 _WRAPPED = ("forward", "_old_forward", "_hf_hook")
 
 
-def keep_elsewhere(module: nn.Module, store: Mapping[str, Tensor]) -> None:
+@runtime_checkable
+class Store(Protocol):
+    """Gives the parameters of one module by their names in it, each time they are asked for."""
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The values of a parameter."""
+        ...
+
+
+def keep_elsewhere(module: nn.Module, store: Store) -> None:
     """Say where the parameters of a module on the meta device are.
 
     Args:
@@ -58,12 +66,12 @@ def value(module: nn.Module, name: str) -> Tensor:
     return found.detach()
 
 
-def _store(module: nn.Module) -> Mapping[str, Tensor] | None:
+def _store(module: nn.Module) -> Store | None:
     own = module.__dict__.get(_STORE)
     return own if own is not None else _weights_map(getattr(module, "_hf_hook", None))
 
 
-def _weights_map(hook: Any) -> Mapping[str, Tensor] | None:
+def _weights_map(hook: Any) -> Store | None:
     """The store of accelerate's hook, or of the one in a sequence of hooks that has one."""
     found = getattr(hook, "weights_map", None)
     if found is not None:

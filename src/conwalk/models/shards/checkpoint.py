@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -12,6 +12,7 @@ from conwalk.models.shards.naming import Recipe, recipes
 from conwalk.models.weight_files import header
 
 
+@runtime_checkable
 class Checkpoint(Protocol):
     """Weights in files.
 

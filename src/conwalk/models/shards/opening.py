@@ -1,9 +1,9 @@
 """Open a model for its weights alone: find its layout, and leave the weights in their files."""
 
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,7 @@ def open_weights(
     name = os.fspath(source)
     kind, place, notes = locate_model(source, options)
     opened = (_open_gguf if place.is_file() else _open_folder)(place, name, options)
-    inputs = _inputs(opened.module, name)
-    layout = _layout(opened, inputs, name)
+    inputs, layout = _layout(opened, name)
     _attach(opened, layout.sites, name, dtype=options.dtype)
     with labelled(opened.module):
         gains = value_gains(opened.module, layout.sites, inputs)
@@ -171,28 +170,15 @@ def _explained(source: str) -> Generator[None]:
         ) from error
 
 
-def _inputs(module: nn.Module, source: str) -> dict[str, Any]:
-    with _explained(source):
-        return probe.tiny(module)
-
-
-def _layout(opened: _Opened, inputs: dict[str, Any], source: str) -> Layout:
-    """The layout that labels show, if it hangs on nothing that is not read.
+def _layout(opened: _Opened, source: str) -> tuple[dict[str, Any], Layout]:
+    """The layout that labels show, if it hangs on nothing that is not read, and their pass.
 
     Raises:
         SourceError: it does, or there is no attention, or none that can be read as a walk.
     """
-    checkpoint = opened.checkpoint
-
-    def vector(parameter: str) -> Tensor | None:
-        return checkpoint.read(parameter).float() if parameter in checkpoint else None
-
-    found: list[Layout] = []
-    for number in _STAND_INS:
-        with _explained(source):
-            skeleton.fill(opened.module, vector, number)
-            found.append(discover(opened.module, inputs, probe.lengths()))
-    first, second = found
+    with _explained(source):
+        inputs, first = _found(opened, _STAND_INS[0])
+        _, second = _found(opened, _STAND_INS[1])
     if not first.sites and not first.refused:
         raise SourceError(f"{source}: no softmax attention was found in {_class(opened)}")
     if not first.sites:
@@ -203,7 +189,24 @@ def _layout(opened: _Opened, inputs: dict[str, Any], source: str) -> Layout:
             f"{source}: what {_class(opened)} does to its values hangs on weights that are not "
             "read; conwalk analyze loads the model"
         )
-    return first
+    return inputs, first
+
+
+def _found(opened: _Opened, stand_in: float) -> tuple[dict[str, Any], Layout]:
+    """The layout, from the shortest inputs on which the model runs."""
+    checkpoint = opened.checkpoint
+
+    def vector(parameter: str) -> Tensor | None:
+        return checkpoint.read(parameter).float() if parameter in checkpoint else None
+
+    skeleton.fill(opened.module, vector, stand_in)
+    problems: list[Exception] = []
+    for inputs in probe.candidates(opened.module):
+        try:
+            return inputs, discover(opened.module, inputs, probe.lengths(inputs))
+        except Exception as problem:  # noqa: BLE001 - whatever a model raises on too short a text
+            problems.append(problem)
+    raise problems[0]
 
 
 def _class(opened: _Opened) -> str:
@@ -211,16 +214,18 @@ def _class(opened: _Opened) -> str:
 
 
 def _alike(one: AttentionSite, other: AttentionSite) -> bool:
-    """Whether two sites are read from the same channels of the same layers."""
-    pairs = (
-        (one.value.columns, other.value.columns),
-        (one.output.reads, other.output.reads),
-        (one.value.added, other.value.added),
+    """Whether two sites are read from the same channels of the same layers in the same way."""
+    return (one.path, one.kind) == (other.path, other.kind) and all(
+        _same(getattr(mine, f.name), getattr(theirs, f.name))
+        for mine, theirs in ((one.value, other.value), (one.output, other.output))
+        for f in fields(mine)
     )
-    return (
-        (one.path, one.kind, one.value.path, one.output.path)
-        == (other.path, other.kind, other.value.path, other.output.path)
-    ) and all(a is b or (a is not None and b is not None and torch.equal(a, b)) for a, b in pairs)
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return one is other or (not isinstance(one, Tensor | nn.Module) and one == other)
 
 
 def _attach(
@@ -228,6 +233,11 @@ def _attach(
 ) -> None:
     """Say where the weights of the sites are, after checking that the files have them."""
     for path, linear in {p.path: p.linear for s in sites for p in (s.value, s.output)}.items():
+        if not isinstance(linear, nn.Module):
+            raise SourceError(
+                f"{source}: {path} is no linear layer but a product with a parameter, which cannot "
+                "be read by itself; conwalk analyze loads the model"
+            )
         for name, parameter in linear.named_parameters(recurse=False):
             _check(opened.checkpoint, f"{path}.{name}", tuple(parameter.shape), source)
             if isinstance(dtype, torch.dtype):
@@ -249,7 +259,7 @@ def _check(checkpoint: Checkpoint, parameter: str, shape: tuple[int, ...], sourc
         )
 
 
-class _Weights(Mapping[str, Tensor]):
+class _Weights:
     """The parameters of one linear layer, read from their files each time they are asked for."""
 
     def __init__(self, checkpoint: Checkpoint, path: str) -> None:
@@ -258,9 +268,3 @@ class _Weights(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         return self._checkpoint.read(f"{self._path}.{name}")
-
-    def __iter__(self) -> Iterator[str]:
-        return (n for n in ("weight", "bias") if f"{self._path}.{n}" in self._checkpoint)
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
