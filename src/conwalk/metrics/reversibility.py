@@ -26,9 +26,9 @@ def _compute(data: LayerData) -> Arrays:
 def _answer(split: ScoreSplit, curl: float, irreversible: float, hidden: Tensor) -> Arrays:
     return {
         "curl_share": split.curl_share,
-        "curl_share_chance": torch.tensor(curl),
+        "curl_share_chance": torch.tensor(curl, dtype=torch.float64),
         "irreversible_share": split.irreversible_share,
-        "irreversible_share_chance": torch.tensor(irreversible),
+        "irreversible_share_chance": torch.tensor(irreversible, dtype=torch.float64),
         "counterfactual_scores": hidden,
     }
 

@@ -1,14 +1,21 @@
 """Run somebody's model for a moment, and hand it back exactly as it was."""
 
 import inspect
-from collections.abc import Generator
-from contextlib import contextmanager
+import random
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from conwalk.errors import CaptureError
 
 _IMPLEMENTATION = "_attn_implementation_internal"
+_BUFFERS = "_buffers"
+_MASK = "attention_mask"
+_TOKENS = "input_ids"
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
@@ -30,26 +37,89 @@ def _configs(module: nn.Module) -> list[Any]:
 
 
 @contextmanager
-def eager(module: nn.Module) -> Generator[None]:
-    """Evaluation mode, eager attention and no gradients while the context lasts.
+def settled() -> Generator[None]:
+    """No gradients, no autocast, and random numbers that do not count, while the context lasts.
 
-    Mode of every submodule and every configuration are as found afterwards, also after an
-    exception. Works for models loaded with any attention implementation.
+    What is computed inside is computed in the dtype of what it is computed from. The states of
+    torch's, numpy's and Python's random numbers are as found afterwards, on accelerators as well.
     """
-    training = {m: m.training for m in module.modules()}
-    implementations = [(c, getattr(c, _IMPLEMENTATION)) for c in _configs(module)]
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=_accelerators()))
+        stack.callback(random.setstate, random.getstate())
+        # a model may draw from numpy's one global generator, so that is what must be put back
+        stack.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
+        for device in ("cpu", *_accelerator_type()):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(torch.no_grad())
+        yield
+
+
+def _accelerator_type() -> tuple[str, ...]:
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return () if found is None else (found.type,)
+
+
+def _accelerators() -> list[int]:
+    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+
+
+@contextmanager
+def _attributes_kept(module: nn.Module) -> Generator[None]:
+    """Every attribute and buffer of every submodule, its mode included, as it was."""
+    found = [(m, dict(vars(m)), dict(vars(m)[_BUFFERS])) for m in module.modules()]
     try:
-        for config, _ in implementations:
-            setattr(config, _IMPLEMENTATION, "eager")
-        for m in training:
-            m.training = False
-        with torch.no_grad():
-            yield
+        yield
     finally:
-        for m, was in training.items():
-            m.training = was
-        for config, was in implementations:
-            setattr(config, _IMPLEMENTATION, was)
+        for m, attributes, buffers in found:
+            _put_back(vars(m), attributes)
+            _put_back(vars(m)[_BUFFERS], buffers)
+
+
+def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
+    for name in now.keys() - before.keys():
+        del now[name]
+    for name, value in before.items():
+        if now.get(name, now) is not value:
+            now[name] = value
+
+
+@contextmanager
+def _step_by_step() -> Generator[None]:
+    """Torch's own attention layers do not run as one fused function."""
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+
+
+@contextmanager
+def eager(module: nn.Module) -> Generator[None]:
+    """Evaluation mode, eager attention, nothing compiled and no gradients in this context.
+
+    Mode, attributes and buffers of every submodule, every configuration and all random numbers are
+    as found afterwards, also after an exception. Works for models loaded with any attention
+    implementation, and for models that are compiled, whole or in parts: the code that was compiled
+    runs as it was written, and stays compiled.
+    """
+    implementations = [(c, getattr(c, _IMPLEMENTATION)) for c in _configs(module)]
+    with (
+        settled(),
+        _attributes_kept(module),
+        torch.compiler.set_stance("force_eager"),
+        _step_by_step(),
+    ):
+        try:
+            for config, _ in implementations:
+                setattr(config, _IMPLEMENTATION, "eager")
+            for m in module.modules():
+                m.training = False
+            yield
+        finally:
+            for config, was in implementations:
+                setattr(config, _IMPLEMENTATION, was)
 
 
 def forward(module: nn.Module, inputs: dict[str, Any], *, logits: bool = True) -> Any:
@@ -57,9 +127,13 @@ def forward(module: nn.Module, inputs: dict[str, Any], *, logits: bool = True) -
 
     Args:
         module: the model.
-        inputs: keyword arguments of its forward.
+        inputs: keyword arguments of its forward. A forward that takes no mask is given none, and
+            one that calls its token ids something else gets them as its first argument.
         logits: whether anybody reads the logits; if not, a model that can make those of the last
             token only is asked for that, which spares a language model its largest product.
+
+    Raises:
+        CaptureError: the inputs are padded, and the model's forward takes no mask.
     """
     known = inspect.signature(module.forward).parameters
     extra: dict[str, Any] = {}
@@ -67,4 +141,25 @@ def forward(module: nn.Module, inputs: dict[str, Any], *, logits: bool = True) -
         extra["use_cache"] = False
     if not logits and "logits_to_keep" in known:
         extra["logits_to_keep"] = 1
-    return module(**{**extra, **inputs})
+    return module(**{**extra, **_as_known(module, inputs, known)})
+
+
+def _as_known(
+    module: nn.Module, inputs: dict[str, Any], known: Mapping[str, inspect.Parameter]
+) -> dict[str, Any]:
+    """The inputs under the names that a forward knows them by."""
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
+        return inputs
+    named = dict(inputs)
+    mask = named.get(_MASK)
+    if isinstance(mask, Tensor) and _MASK not in known:
+        if not bool(mask.all()):
+            raise CaptureError(
+                f"{type(module).__name__} takes no attention_mask, so texts of different lengths "
+                "cannot share a pass; analyse them one at a time (--batch-size 1)"
+            )
+        del named[_MASK]
+    first = next(iter(known), None)
+    if _TOKENS in named and _TOKENS not in known and first is not None and first not in named:
+        named[first] = named.pop(_TOKENS)
+    return named

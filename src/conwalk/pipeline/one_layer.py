@@ -1,18 +1,17 @@
 """One exact operator out of a running model."""
 
-from torch import nn
-
 from conwalk import tolerance
 from conwalk.capture import CapturedLayer, watch
 from conwalk.connection import ConnectionWalk
 from conwalk.errors import ExactnessError, SelectionError
-from conwalk.models import Model
-from conwalk.pipeline.source import Batches, Prompts, model_of
+from conwalk.models import inference
+from conwalk.pipeline.source import Batches, Given, Prompts, model_of
 from conwalk.theorems import reconstruction
 
 
+@inference.settled()
 def capture_layer(
-    model: Model | nn.Module | str,
+    model: Given,
     prompt: Prompts,
     layer: int,
     *,
@@ -59,7 +58,7 @@ def capture_layer(
 
 
 def walk(
-    model: Model | nn.Module | str,
+    model: Given,
     prompt: Prompts,
     layer: int,
     *,

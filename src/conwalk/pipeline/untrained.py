@@ -4,18 +4,16 @@ from typing import Any
 
 import torch
 import xarray as xr
-from torch import nn
 
 from conwalk import nulls
-from conwalk.models import Model
 from conwalk.pipeline.analysis import analyze
-from conwalk.pipeline.source import Prompts, model_of
+from conwalk.pipeline.source import Given, Prompts, model_of
 
 SUFFIX = "_fresh"
 
 
 def analyze_beside_fresh(
-    model: Model | nn.Module | str, prompts: Prompts, *, seed: int = 0, **asked: Any
+    model: Given, prompts: Prompts, *, seed: int = 0, **asked: Any
 ) -> xr.Dataset:
     """Analyze a model, and the same architecture with fresh weights on the same texts.
 
