@@ -14,7 +14,7 @@ from conwalk.capture.layer import CapturedLayer, CapturedOutput, CapturedRows, p
 from conwalk.capture.prompts import Positions, batch_size, on, pick
 from conwalk.capture.value_inputs import ValueInputs
 from conwalk.errors import CaptureError
-from conwalk.models import inference
+from conwalk.models import inference, offload
 from conwalk.models.interception import (
     Attended,
     AttentionCall,
@@ -86,9 +86,7 @@ def stream(
     Raises:
         CaptureError: the pass does not show the attention calls that discovery showed.
     """
-    device = next((p.device for p in module.parameters()), None)
-    if device is not None:
-        inputs = on(device, inputs)
+    inputs = on(offload.device(module), inputs)
     tap = _Tap(inputs, sites, callback, scores, blocks)
     functions = any(s.backend == "function" for s in sites)
     with (
