@@ -8,6 +8,7 @@ import typer
 
 from conwalk.cli.analyze import analyze
 from conwalk.cli.catalog import metrics, models
+from conwalk.cli.compare import compare
 from conwalk.cli.console import say
 from conwalk.cli.demo import demo
 from conwalk.cli.figure import figure
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, analyze, verify, transports, report, figure, table, metrics, models):
+for command in (demo, analyze, verify, transports, report, compare, figure, table, metrics, models):
     app.command()(command)
 
 
