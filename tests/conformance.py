@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,13 @@ import torch
 from torch import Tensor, nn
 
 import family_inputs
+from broken_sites import variants
 from conwalk.capture import CapturedLayer, Watch, watch
 from conwalk.errors import CaptureError
 from conwalk.families import Family, as_markdown, load
 from conwalk.families.table import write
 from conwalk.models import inference
+from conwalk.models.sites import AttentionSite
 from conwalk.pipeline.verification import LayerProof, prove
 from conwalk.theorems import reconstruction
 from family_build import build, model_class
@@ -33,8 +35,8 @@ from family_configs import tiny_config
 _ROOT = Path(__file__).parents[1]
 _MOST_PARAMETERS = 5_000_000
 _SECONDS = 30
+_ORDERS = ("swapped_output_heads", "transposed_output")
 _NONE_FOUND = "no softmax attention was found"
-_KINDS = {"gated": "gated", "normed value": "input-dependent map", "cross": "cross"}
 
 
 @dataclass
@@ -46,22 +48,29 @@ class Seen:
         proofs: one for each site.
         reach: index of a site to how far its queries reach, where that is limited.
         same_output: whether watching changed nothing.
+        broken: residual with which each place was rebuilt under each broken reading of it.
     """
 
     watched: Watch
     proofs: list[LayerProof] = field(default_factory=list)
     reach: dict[int, int] = field(default_factory=dict)
     same_output: bool = True
+    broken: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
 def look(model: nn.Module, inputs: dict[str, Any]) -> Seen:
-    """Rebuild every layer of a model on some inputs."""
+    """Rebuild every layer of a model on some inputs, and under every broken reading as well."""
     seen = Seen(watch(model, inputs))
     limit = reconstruction.bound(inference.dtype_of(model))
     proofs = {s.index: LayerProof(s, limit) for s in seen.watched.sites}
+    breaks = {s.index: _breaks(s) for s in seen.watched.sites}
 
     def proven(layer: CapturedLayer) -> None:
         prove(layer, proofs[layer.site.index])
+        for name, site in breaks[layer.site.index].items():
+            place = (layer.site.name, name)
+            found = _misread(layer, site)
+            seen.broken[place] = max(found, seen.broken.get(place, 0.0))
         if "input_ids" in inputs and (width := _reach(layer.attention)):
             seen.reach[layer.site.index] = max(width, seen.reach.get(layer.site.index, 0))
 
@@ -71,6 +80,26 @@ def look(model: nn.Module, inputs: dict[str, Any]) -> Seen:
     seen.proofs = list(proofs.values())
     seen.same_output = _same(returned, unwatched)
     return seen
+
+
+def _breaks(site: AttentionSite) -> dict[str, AttentionSite]:
+    """Broken readings that a rebuild can tell.
+
+    A gate is read off the data, so that it makes up for any order in which W_O reads its
+    channels; where there is one, that order is what the labelled passes show.
+    """
+    found = variants(site)
+    return {k: v for k, v in found.items() if not (site.output.gated and k in _ORDERS)}
+
+
+def _misread(layer: CapturedLayer, site: AttentionSite) -> float:
+    """Residual of a layer captured again under another reading of its site."""
+    heads, n, width = layer.read.shape
+    whole = layer.read.new_zeros(n, heads * width)
+    whole[:, layer.site.output.reads.flatten()] = layer.read.transpose(0, 1).reshape(n, -1)
+    read = whole[:, site.output.reads].transpose(0, 1)
+    again = replace(layer, site=site, read=read)
+    return reconstruction.residual(again.walk(layer.value_input), layer.output)
 
 
 def _reach(attention: Tensor) -> int:
@@ -114,6 +143,16 @@ def family_of(name: str, model: Any, names: Sequence[str]) -> Family:
     reasons |= {"a head is not rebuilt within the limit" for p in seen.proofs if not p.exact}
     if not seen.same_output:
         reasons.add("the watched model's output is not that of the unwatched one")
+    reasons |= {
+        f"a broken rebuild was not noticed: {name}"
+        for (_, name), residual in seen.broken.items()
+        if residual <= reconstruction.bound(inference.dtype_of(model))
+    }
+    reasons |= {
+        "a query sees farther than the window says"
+        for p in exact
+        if p.site.reach is not None and seen.reach.get(p.site.index, 0) > p.site.reach
+    }
     best = "partly exact" if exact else "refused"
     return Family(
         **about,
@@ -127,10 +166,16 @@ def family_of(name: str, model: Any, names: Sequence[str]) -> Family:
 
 
 def _kinds(proof: LayerProof) -> list[str]:
-    found = [name for kind, name in _KINDS.items() if kind in proof.kind]
-    found += ["leak"] if "leak" in proof.kind else []
-    found += ["signed"] if "signed" in proof.kind else []
-    return found
+    site = proof.site
+    found = {
+        "cross": site.sides[0] != site.sides[1],
+        "gated": site.output.gated,
+        "input-dependent map": site.value.scaled or site.kind == "latent",
+        "leak": site.leaks or "leak" in proof.kind,
+        "signed": site.subtracted is not None or proof.least_weight < 0,
+        "windows": site.windows,
+    }
+    return [name for name, so in found.items() if so]
 
 
 def _sets(proofs: Sequence[LayerProof]) -> dict[str, str]:

@@ -16,7 +16,8 @@ Made by `make families`; do not edit. Every model type of transformers {version}
 from a tiny configuration with random weights and nonzero biases, run on random inputs, and each
 place at which it attends was rebuilt as a connection walk and compared with what the model put
 out, in whole, head by head, and as one walk. `tests/test_conformance.py` does it again, family by
-family, and fails if an outcome changes; it also breaks each rebuild on purpose and sees it refused.
+family, and fails if an outcome changes. It also breaks each rebuild on purpose (value heads
+swapped, W_O transposed, a bias dropped or added, heads grouped wrongly): each break must show.
 
 An outcome is about the architecture, in float32 and at that size. `conwalk verify MODEL` proves
 the model you have. The command `conwalk models --families` prints this table.
@@ -26,8 +27,9 @@ the model you have. The command `conwalk models --families` prints this table.
 """
 _KINDS = """
 `cross`: queries and keys are different sequences, so the walk is rectangular. `gated` and
-`input-dependent map`: each token scales its own values or outputs, so that the head maps hold at
-the input they were read from. `leak`: rows sum to less than 1. `signed`: some weights are negative.
+`input-dependent map`: tokens scale their outputs or values, or values are read from a latent
+stream, so that the head maps hold at the input they were read at. `leak`: rows sum to less than
+1. `signed`: some weights are negative. `windows`: tokens walk within separate windows.
 """
 
 
