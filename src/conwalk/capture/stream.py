@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from conwalk.models.interception import (
     intercept,
 )
 from conwalk.models.interception.contraction import Product
-from conwalk.models.linear import Linear
+from conwalk.models.linear import Linear, module_of
 from conwalk.models.sites import AttentionSite
 
 Callback = Callable[[CapturedLayer], None]
@@ -156,15 +157,26 @@ class _Tap:
     def hooked(self) -> ExitStack:
         """The hooks of one pass; leaving the context removes them."""
         hooks = ExitStack()
-        for linear in self._modules({s.value.linear for s in self._sites.values()}):
-            hooks.callback(linear.register_forward_pre_hook(self._value_read).remove)
-        for linear in self._modules({s.output.linear for s in self._sites.values()}):
-            hooks.callback(linear.register_forward_hook(self._put_out).remove)
+        for linear, m in self._modules({s.value.linear for s in self._sites.values()}):
+            read = partial(self._module_reads, linear)
+            hooks.callback(m.register_forward_pre_hook(read).remove)
+        for linear, m in self._modules({s.output.linear for s in self._sites.values()}):
+            put_out = partial(self._module_puts_out, linear)
+            hooks.callback(m.register_forward_hook(put_out).remove)
         return hooks
 
     @staticmethod
-    def _modules(linears: Iterable[Linear]) -> list[nn.Module]:
-        return [x for x in linears if isinstance(x, nn.Module)]
+    def _modules(linears: Iterable[Linear]) -> list[tuple[Linear, nn.Module]]:
+        modules = ((linear, module_of(linear)) for linear in linears)
+        return [(linear, m) for linear, m in modules if m is not None]
+
+    def _module_reads(self, linear: Linear, _: nn.Module, args: tuple[Any, ...]) -> None:
+        self._value_read(linear, args)
+
+    def _module_puts_out(
+        self, linear: Linear, _: nn.Module, args: tuple[Any, ...], output: Tensor
+    ) -> None:
+        self._put_out(linear, args, output)
 
     @contextmanager
     def products(self, module: nn.Module) -> Generator[Callable[[], AbstractContextManager[None]]]:

@@ -1,6 +1,7 @@
 """What makes linear maps in transformers, read alike, wherever the weights are.
 
-Two kinds of modules, and products with parameters that a model carries out itself.
+Two kinds of modules, modules that are affine maps as a whole, and products with parameters that
+a model carries out itself.
 """
 
 from collections.abc import Mapping
@@ -9,12 +10,11 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from conwalk.models import offload
+from conwalk.models.affine import AffineModule, is_plain
 from conwalk.models.interception import ParameterProduct
 
-_PLAIN = (nn.Linear.forward, Conv1D.forward)
-
 Module = nn.Linear | Conv1D
-Linear = Module | ParameterProduct
+Linear = Module | AffineModule | ParameterProduct
 
 
 def linears(module: nn.Module) -> dict[str, Module]:
@@ -22,12 +22,21 @@ def linears(module: nn.Module) -> dict[str, Module]:
     return {
         path: m
         for path, m in module.named_modules()
-        if isinstance(m, nn.Linear | Conv1D) and type(m).forward in _PLAIN
+        if isinstance(m, nn.Linear | Conv1D) and is_plain(m)
     }
+
+
+def module_of(linear: Linear) -> nn.Module | None:
+    """The module whose calls are the map; None for products."""
+    if isinstance(linear, AffineModule):
+        return linear.module
+    return linear if isinstance(linear, nn.Module) else None
 
 
 def in_width(linear: Linear) -> int:
     """Number of input channels."""
+    if isinstance(linear, AffineModule):
+        return linear.width_in
     if isinstance(linear, ParameterProduct):
         return linear.matrix().shape[0]
     return linear.nx if isinstance(linear, Conv1D) else linear.in_features
@@ -35,6 +44,8 @@ def in_width(linear: Linear) -> int:
 
 def out_width(linear: Linear) -> int:
     """Number of output channels."""
+    if isinstance(linear, AffineModule):
+        return linear.width_out
     if isinstance(linear, ParameterProduct):
         return linear.matrix().shape[1]
     return linear.nf if isinstance(linear, Conv1D) else linear.out_features
@@ -42,7 +53,7 @@ def out_width(linear: Linear) -> int:
 
 def bias(linear: Linear) -> Tensor | None:
     """The bias, ``(out,)``, detached, or None; in the dtype the layer runs in."""
-    if isinstance(linear, ParameterProduct):
+    if isinstance(linear, AffineModule | ParameterProduct):
         return linear.bias
     if getattr(linear, "bias", None) is None:
         return None
@@ -54,7 +65,7 @@ def matrix(linear: Linear) -> Tensor:
 
     Detached.
     """
-    if isinstance(linear, ParameterProduct):
+    if isinstance(linear, AffineModule | ParameterProduct):
         return linear.matrix()
     weight = offload.value(linear, "weight")
     return weight if isinstance(linear, Conv1D) else weight.t()
@@ -62,13 +73,13 @@ def matrix(linear: Linear) -> Tensor:
 
 def is_elsewhere(linear: Linear) -> bool:
     """Whether the weights are not in the module itself."""
-    return not isinstance(linear, ParameterProduct) and offload.is_elsewhere(linear)
+    return isinstance(linear, nn.Module) and offload.is_elsewhere(linear)
 
 
 def label(linear: Linear, paths: Mapping[nn.Module, str]) -> str:
     """How a map is called, given the paths of the modules of a model."""
     if not isinstance(linear, ParameterProduct):
-        return paths[linear]
+        return paths[linear.module if isinstance(linear, AffineModule) else linear]
     owner = linear.place.owner()
     path = "" if owner is None else paths.get(owner, "")
     return f"{path}.{linear.place.name}".removeprefix(".")

@@ -11,8 +11,7 @@ from torch.func import functional_call
 
 from conwalk import tolerance
 from conwalk.models import inference, offload
-from conwalk.models.interception import ParameterProduct
-from conwalk.models.linear import Linear, Module
+from conwalk.models.linear import module_of
 from conwalk.models.sites import AttentionSite
 from conwalk.operators.fields import working_dtype
 
@@ -38,13 +37,10 @@ def value_gains(
         For each site the gain, in the dtype of the value weights; None where no norm feeds it,
         or where what feeds it is not a norm with a constant gain. Theory §0.
     """
-    linears = {x for s in sites if not isinstance(x := s.value.linear, ParameterProduct)}
-    sources = _feeding_norms(module, linears, inputs)
+    read_by = [module_of(s.value.linear) for s in sites]
+    sources = _feeding_norms(module, {m for m in read_by if m is not None}, inputs)
     gains = {norm: gain(norm) for norm in set(sources.values())}
-    by_linear: dict[Linear, Tensor | None] = {
-        linear: gains[norm] for linear, norm in sources.items()
-    }
-    found = [by_linear.get(s.value.linear) for s in sites]
+    found = [gains[sources[m]] if m in sources else None for m in read_by]
     return [
         None if g is None else g.to(s.value.linear.weight.dtype)
         for g, s in zip(found, sites, strict=True)
@@ -127,14 +123,14 @@ class _Flow:
     """What norms put out and which of it a linear reads, in one pass."""
 
     def __init__(self) -> None:
-        self.feeding: dict[Module, nn.Module] = {}
+        self.feeding: dict[nn.Module | None, nn.Module] = {}
         self._put_out: list[tuple[nn.Module, Tensor]] = []
 
     def after_norm(self, norm: nn.Module, _args: Any, output: Any) -> None:
         if isinstance(output, Tensor):
             self._put_out.append((norm, output))
 
-    def before_linear(self, linear: Module, args: tuple[Any, ...]) -> None:
+    def before_linear(self, linear: nn.Module, args: tuple[Any, ...]) -> None:
         read = args[0]
         for norm, output in reversed(self._put_out):
             if output.numel() == read.numel() and torch.equal(
@@ -145,8 +141,8 @@ class _Flow:
 
 
 def _feeding_norms(
-    module: nn.Module, linears: set[Module], inputs: dict[str, Any]
-) -> dict[Module, nn.Module]:
+    module: nn.Module, linears: set[nn.Module], inputs: dict[str, Any]
+) -> dict[nn.Module | None, nn.Module]:
     flow = _Flow()
     with ExitStack() as hooks, inference.eager(module):
         for m in module.modules():

@@ -6,7 +6,7 @@ arrive as values say which rows of which linear make which head; labels that arr
 next linear say in what order W_O reads the heads. The weights are never touched.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from conwalk.models import inference
+from conwalk.models.affine import AffineModule, affine_modules
 from conwalk.models.interception import (
     AttentionCall,
     Backend,
@@ -220,16 +221,19 @@ class _Pass:
             yield
 
     @contextmanager
-    def labelling(self, module: nn.Module) -> Generator[None]:
+    def labelling(
+        self, module: nn.Module, affine: Mapping[nn.Module, AffineModule] | None = None
+    ) -> Generator[None]:
         """Let every linear put out labels while the context lasts."""
+        maps: dict[nn.Module, Linear] = {m: m for m in linears(module).values()}
         with ExitStack() as restore:
-            for linear in set(linears(module).values()):
-                own = linear.__dict__.get("forward")
+            for m, linear in {**maps, **(affine or {})}.items():
+                own = m.__dict__.get("forward")
                 if own is None:
-                    restore.callback(linear.__dict__.pop, "forward")
+                    restore.callback(m.__dict__.pop, "forward")
                 else:
-                    restore.callback(linear.__dict__.__setitem__, "forward", own)
-                linear.__dict__["forward"] = lambda x, *_, m=linear, **__: self.linear(m, x)
+                    restore.callback(m.__dict__.__setitem__, "forward", own)
+                m.__dict__["forward"] = lambda x, *_, of=linear, **__: self.linear(of, x)
             yield
 
 
@@ -241,6 +245,7 @@ class Tagger:
         self._inputs = inputs
         self._radix = _EXACT_INTEGERS.get(inference.dtype_of(module), _DIGIT_RADIX)
         self._parameters = Parameters(module)
+        self._affine = affine_modules(module, inputs)
 
     def run(self, kind: Labels = "global", scale: float = 1.0) -> TaggedPass:
         """One labelled pass; in low precision one pass for each digit of the labels.
@@ -278,7 +283,7 @@ class Tagger:
         with (
             inference.eager(self._module),
             tagged.following(self._module),
-            tagged.labelling(self._module),
+            tagged.labelling(self._module, self._affine),
             intercept(tagged.attention, batch=1),
             ParameterFunctionMode(tagged.product, self._parameters),
         ):
