@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conwalk.cli import console, options
+from conwalk.cli import console, options, written
 from conwalk.cli.loading import load_quietly, prompts_of, say_notes
 
 if TYPE_CHECKING:
@@ -61,15 +61,18 @@ def analyze(
     exclude_special: options.ExcludeSpecial = False,
     device: options.DeviceName = "cpu",
     dtype: options.DtypeName = "float32",
+    max_memory: options.MaxMemory = None,
+    offload: options.Offload = None,
     seed: options.Seed = 0,
     out: options.Out = None,
+    report: options.Report = True,
     offline: options.Offline = False,
     trust_remote_code: options.RemoteCode = False,
     output: options.OutputFormat = options.Format.table,
     dry_run: options.DryRun = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure every attention layer on some texts; write a dataset, print a table."""
+    """Measure every attention layer on some texts: a table, a dataset, and a report to open."""
     from conwalk import pipeline, results
     from conwalk.pipeline.selection import numbers, panel
 
@@ -78,7 +81,7 @@ def analyze(
     )
     chosen_layers = None if layers is None else numbers(layers, "--layers")
     chosen_heads = None if heads is None else numbers(heads, "--heads")
-    chosen_metrics = panel(metrics)
+    chosen_metrics = panel(written.METRICS if report and metrics is None else metrics)
     folder = folder_for(source, out)
     if dry_run:
         cut = "whole" if length is None else f"cut to {length} tokens"
@@ -87,7 +90,14 @@ def analyze(
         return
     results.prepare(folder)
     model = load_quietly(
-        source, device=device, dtype=dtype, offline=offline, remote=trust_remote_code, quiet=quiet
+        source,
+        device=device,
+        dtype=dtype,
+        offline=offline,
+        remote=trust_remote_code,
+        quiet=quiet,
+        max_memory=max_memory,
+        offload=offload,
     )
     with console.progress("layers", quiet=quiet) as tick:
         job = pipeline.analyze_beside_fresh if fresh else pipeline.analyze
@@ -103,17 +113,19 @@ def analyze(
             panel=chosen_metrics,
             null_draws=nulls,
             whole=whole,
+            details=report,
             seed=seed,
             command=shlex.join(["conwalk", *sys.argv[1:]]),
             progress=tick,
         )
     say_notes(json.loads(found.attrs["input_notes"]), quiet=quiet)
-    written = results.save(found, folder)
+    last = written.write(found, folder, report=report)
     if output is options.Format.json:
         console.echo(json.dumps(results.layer_records(found), indent=2))
+        console.say(last, quiet=quiet)
     else:
         show(source, found)
-        console.echo(f"results: {written}")
+        console.echo(last)
 
 
 def number(style: str, value: float | None) -> str:

@@ -1,6 +1,7 @@
 """What every command does first: read the texts, load the model."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conwalk.cli import console, texts
@@ -30,7 +31,15 @@ def prompts_of(
 
 
 def load_quietly(
-    source: str, *, device: str, dtype: str, offline: bool, remote: bool, quiet: bool
+    source: str,
+    *,
+    device: str,
+    dtype: str,
+    offline: bool,
+    remote: bool,
+    quiet: bool,
+    max_memory: str | None = None,
+    offload: Path | None = None,
 ) -> "Model":
     """Load a model; say on stderr what its user should know about it."""
     from conwalk.models import load
@@ -42,6 +51,8 @@ def load_quietly(
         dtype=dtype,
         offline=True if offline else None,
         trust_remote_code=remote,
+        max_memory=max_memory,
+        offload=offload,
     )
     say_notes(model.notes, quiet=quiet)
     return model

@@ -86,6 +86,28 @@ Whole = Annotated[
     bool,
     typer.Option("--whole", help="Keep whole attention matrices of long texts for metrics too."),
 ]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Keep that much of the weights in memory (2GB), read the rest layer by layer.",
+    ),
+]
+Offload = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Leave weights that memory has no room for on disk; FOLDER takes those written out.",
+    ),
+]
+Report = Annotated[
+    bool,
+    typer.Option(
+        "--report/--no-report",
+        help="Write report.html beside the dataset; it also takes the ledger, compatibility, and "
+        "maps of every layer of the first 8 prompts.",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
 
 

@@ -25,6 +25,8 @@ def verify(
     batch_size: options.BatchSize = 1,
     device: options.DeviceName = "cpu",
     dtype: options.DtypeName = "float32",
+    max_memory: options.MaxMemory = None,
+    offload: options.Offload = None,
     offline: options.Offline = False,
     trust_remote_code: options.RemoteCode = False,
     output: options.OutputFormat = options.Format.table,
@@ -42,7 +44,14 @@ def verify(
     )
     chosen = None if layers is None else numbers(layers, "--layers")
     model = load_quietly(
-        source, device=device, dtype=dtype, offline=offline, remote=trust_remote_code, quiet=quiet
+        source,
+        device=device,
+        dtype=dtype,
+        offline=offline,
+        remote=trust_remote_code,
+        quiet=quiet,
+        max_memory=max_memory,
+        offload=offload,
     )
     found = pipeline.verify(
         model, texts, names=names, layers=chosen, max_length=length, batch_size=batch_size

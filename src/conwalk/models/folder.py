@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from conwalk.errors import SourceError
-from conwalk.models import checks, fingerprint, processor, tokenizer, weight_files
+from conwalk.models import cache, checks, fingerprint, processor, tokenizer, weight_files
 from conwalk.models.model import Kind, Model
 from conwalk.models.quiet import quiet
 from conwalk.models.source_options import Options
@@ -39,7 +39,7 @@ def load(folder: Path, source: str, kind: Kind, options: Options, given_tokenize
     if method:
         notes += (f"the weights are quantized ({method}): the analysis is of the quantized model",)
     return Model(
-        module=module.to(options.device).eval(),
+        module=(module if options.offloads else module.to(options.device)).eval(),
         tokenizer=given_tokenizer,
         source=source,
         kind=kind,
@@ -102,11 +102,23 @@ def _load_module(
             local_files_only=True,
             trust_remote_code=options.trust_remote_code,
             output_loading_info=True,
+            **_placement(options),
         )
     except Exception as error:
         raise SourceError(_failure(source, config, error)) from error
     notes = checks.refuse_missing_attention(source, report["missing_keys"])
     return module, notes + checks.note_unused_attention(report["unexpected_keys"])
+
+
+def _placement(options: Options) -> dict[str, Any]:
+    """What transformers is told about weights that may stay on disk."""
+    if not options.offloads:
+        return {}
+    place = (
+        cache.root(options.cache_dir) / "offload" if options.offload is None else options.offload
+    )
+    bound = {} if options.max_memory is None else {"max_memory": {"cpu": options.max_memory}}
+    return {"device_map": "auto", "offload_folder": str(place), **bound}
 
 
 def _failure(source: str, config: dict[str, Any], error: Exception) -> str:

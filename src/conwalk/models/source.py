@@ -10,7 +10,7 @@ from conwalk.errors import SourceError
 from conwalk.models import checks, folder, gguf, live, tokenizer
 from conwalk.models.location import locate, locate_model
 from conwalk.models.model import Model
-from conwalk.models.source_options import Options, parse_device, parse_dtype
+from conwalk.models.source_options import Options, parse_device, parse_dtype, parse_size
 
 Source = object
 """The name of a source, a loaded module, or an object of another tool that holds one."""
@@ -27,6 +27,8 @@ def load(
     trust_remote_code: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
     revision: str | None = None,
+    max_memory: str | int | None = None,
+    offload: str | os.PathLike[str] | None = None,
 ) -> Model:
     """Load a trained transformer, ready to be analysed.
 
@@ -45,6 +47,10 @@ def load(
         cache_dir: where dense copies of GGUF files are kept; None for ``$CONWALK_CACHE`` or
             the user's cache folder. Hub downloads lie under ``HF_HOME``.
         revision: branch, tag or commit of a Hub id.
+        max_memory: how much of the weights is kept in memory, in bytes or like ``"2GB"``; the rest
+            stays on disk and is read layer by layer. None keeps all.
+        offload: a folder for weights that have to be written out for that; naming one keeps in
+            memory what there is room for. None for one in the cache.
 
     Returns:
         The model, its tokenizer, and notes worth showing.
@@ -60,6 +66,8 @@ def load(
         trust_remote_code=trust_remote_code,
         cache_dir=cache_dir,
         revision=revision,
+        max_memory=parse_size(max_memory),
+        offload=offload,
     )
     reader = _given_tokenizer(tokenizer, options)
     model = (

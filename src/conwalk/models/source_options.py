@@ -28,6 +28,10 @@ class Options:
         trust_remote_code: whether code that comes with a model may run.
         cache_dir: folder for converted models; None for the user's cache.
         revision: branch, tag or commit on the Hub.
+        max_memory: bytes of weights that are kept in memory, the rest being read from disk layer by
+            layer; None for no such bound.
+        offload: folder for weights that are not in files of the form they are needed in; None for
+            one in the cache. Either of the two leaves what has no room on disk.
     """
 
     dtype: torch.dtype | str
@@ -36,6 +40,32 @@ class Options:
     trust_remote_code: bool = False
     cache_dir: str | os.PathLike[str] | None = None
     revision: str | None = None
+    max_memory: int | None = None
+    offload: str | os.PathLike[str] | None = None
+
+    @property
+    def offloads(self) -> bool:
+        """Whether weights may stay on disk."""
+        return self.max_memory is not None or self.offload is not None
+
+
+def parse_size(wanted: str | int | None) -> int | None:
+    """Bytes, from a number of them or a text such as ``"2GB"`` or ``"500MiB"``.
+
+    Raises:
+        SourceError: it is no size.
+    """
+    from accelerate.utils.modeling import convert_file_size_to_int
+
+    if wanted is None:
+        return None
+    try:
+        found = convert_file_size_to_int(wanted)
+    except ValueError:
+        found = -1
+    if found <= 0:
+        raise SourceError(f"size {wanted!r} cannot be read: write it like 2GB or 500MB")
+    return found
 
 
 def parse_dtype(wanted: str | torch.dtype) -> torch.dtype | str:
