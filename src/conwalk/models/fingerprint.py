@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from conwalk.errors import CaptureError
 from conwalk.models import offload
@@ -48,5 +48,23 @@ def of_module(module: nn.Module) -> str:
             values = offload.value(owners[path], own)
         except CaptureError:
             return ""
-        digest.update(values.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        digest.update(_bytes(values))
     return f"sha256:{digest.hexdigest()}"
+
+
+def of_tensors(*tensors: Tensor | None) -> str:
+    """Fingerprint of some tensors in their order; absent ones count as absent.
+
+    Returns:
+        ``"sha256:…"``.
+    """
+    digest = hashlib.sha256()
+    for t in tensors:
+        digest.update(f"{None if t is None else (t.dtype, tuple(t.shape))}\n".encode())
+        if t is not None:
+            digest.update(_bytes(t))
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _bytes(t: Tensor) -> memoryview:
+    return t.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data

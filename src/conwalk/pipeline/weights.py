@@ -11,7 +11,7 @@ from conwalk import dims
 from conwalk.connection import HeadTransports
 from conwalk.connection.fold import fold
 from conwalk.metrics import Arrays, Metric, Quantity
-from conwalk.models import Model
+from conwalk.models import Model, fingerprint
 from conwalk.models.cache import root
 from conwalk.models.norms import value_gains
 from conwalk.models.sites import AttentionSite
@@ -73,11 +73,19 @@ class WeightPanel:
             self._model.weights_hash,
             f"{site.path}#{site.call}",
             "+".join(m.name for m in self._panel),
-            f"heads {self._heads}, {site.value.linear.weight.dtype}, seed {self._seed}",
+            f"heads {self._heads}, {site.value.linear.weight.dtype}, seed {self._seed}"
+            f"{self._effective(site)}",
         )
         kept = remembered(root() / _FOLDER, key, lambda: self._numbers(site))
         for name, values in kept.items():
             collector.put_numbers(name, (place,), values)
+
+    def _effective(self, site: AttentionSite) -> str:
+        """A live model's maps themselves: what adapters do to them is in no parameter's value."""
+        if self._model.kind != "live":
+            return ""
+        maps = site.transports
+        return f", {fingerprint.of_tensors(maps.W_V, maps.W_O, maps.b_V)}"
 
     def finish(self, collector: Collector) -> None:
         """Turn all z of a quantity into q once every head is in."""
