@@ -105,6 +105,7 @@ def _with_media(
 def _opened(kind: str, file: str) -> dict[str, Any]:
     from conwalk.pipeline import media_files
 
+    # read before the model is loaded, so that a wrong name costs no time
     if kind == "image":
         return {"image": media_files.read_image(Path(file))}
     samples, rate, notes = media_files.read_audio(Path(file))

@@ -1,13 +1,16 @@
 """What a user hands over as one prompt, whatever form it has."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from conwalk.errors import TextError
+from conwalk.pipeline import media_files
 
 _KEYS = ("text", "pair", "ids", "input_ids", "image", "audio", "sampling_rate", "notes", "id")
 _PAIR = 2
@@ -44,7 +47,8 @@ def item_of(given: Any) -> Item:
 
     Args:
         given: a text; ``(text, pair)``; token ids; an image; audio samples; or a mapping with some
-            of ``text, pair, ids, image, audio, sampling_rate, id``.
+            of ``text, pair, ids, image, audio, sampling_rate, id``, where image and audio may be
+            files.
 
     Raises:
         TextError: it is none of these.
@@ -94,7 +98,7 @@ def _of_mapping(given: Mapping[str, Any]) -> Item:
         raise TextError("it has both a text and token ids; give one of the two")
     if pair is not None and text is None:
         raise TextError("it has a pair and no text that it goes with; give both")
-    image, audio = given.get("image"), given.get("audio")
+    image, audio, rate, notes = _media(given)
     if text is None and ids is None and image is None and audio is None:
         raise TextError("it has neither text, ids, image nor audio; give one of them")
     return Item(
@@ -103,10 +107,22 @@ def _of_mapping(given: Mapping[str, Any]) -> Item:
         ids=None if ids is None else _token_ids(ids),
         image=image,
         audio=audio,
-        sampling_rate=given.get("sampling_rate"),
-        notes=tuple(given.get("notes", ())),
+        sampling_rate=rate,
+        notes=notes,
         name=None if name is None else str(name),
     )
+
+
+def _media(given: Mapping[str, Any]) -> tuple[Any, Any, int | None, tuple[str, ...]]:
+    """Image, audio, its sampling rate, and notes; read from files where files are named."""
+    image, audio, rate = given.get("image"), given.get("audio"), given.get("sampling_rate")
+    notes: tuple[str, ...] = tuple(given.get("notes", ()))
+    if isinstance(image, str | os.PathLike):
+        image = media_files.read_image(Path(image))
+    if isinstance(audio, str | os.PathLike):
+        audio, rate, told = media_files.read_audio(Path(audio))
+        notes += told
+    return image, audio, rate, notes
 
 
 def _token_ids(given: Any) -> tuple[int, ...]:

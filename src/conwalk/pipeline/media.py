@@ -1,10 +1,10 @@
 """Images and audio as inputs of a model, and what its positions are then."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from itertools import product
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from conwalk.pipeline.items import Item
 CLS = "CLS"
 _IDS = "input_ids"
 _IMAGE_AXES = 4
+_DIGITS = 2
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Positions:
             n: how many positions there are.
         """
         if self.seconds is not None:
-            return tuple(f"{i * self.seconds / n:.2f} s" for i in range(n))
+            digits = max(_DIGITS, math.ceil(-math.log10(self.seconds / n))) if n else _DIGITS
+            return tuple(f"{i * self.seconds / n:.{digits}f} s" for i in range(n))
         if self.grid is None or not 0 <= n - self.grid[0] * self.grid[1] <= 1 + self.registers:
             return tuple(str(i) for i in range(n))
         rows, columns = self.grid
@@ -190,7 +192,7 @@ def _samples(item: Item, rate: int) -> tuple[NDArray[np.float32], tuple[str, ...
     own = int(item.sampling_rate or rate)
     if own < 1:
         raise TextError(f"a sampling rate of {own} Hz is none; give that of the audio")
-    shared = gcd(own, rate)
+    shared = math.gcd(own, rate)
     again = resample_poly(samples, rate // shared, own // shared).astype(np.float32)
     return again, (f"resampled from {own} to {rate} Hz, which the model reads",)
 
@@ -214,7 +216,8 @@ def _decoder(model: Model, text: str | None) -> dict[str, Tensor]:
         return {}
     ids: tuple[int, ...] = (start,)
     if text is not None:
-        found = encode(model.require_tokenizer(), text).ids
-        # a tokenizer of such a model may put the start token first itself
-        ids = found if found[:1] == ids else (*ids, *found[:-1])
+        encoded = encode(model.require_tokenizer(), text)
+        # nothing is read after the end; and a tokenizer may put the start token first itself
+        found = encoded.ids[: len(encoded.ids) - encoded.trailing]
+        ids = found if found[:1] == ids else (*ids, *found)
     return {"decoder_input_ids": torch.tensor([ids])}
