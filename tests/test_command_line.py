@@ -93,17 +93,32 @@ def test_verify_exits_1_if_a_layer_fails(
     assert "0 of 3 layers exact" in found.out
 
 
-def test_analyze_writes_a_dataset_and_prints_where(run: Run, model: str, tmp_path: Path) -> None:
+def test_analyze_writes_a_dataset_and_a_report_and_says_what_to_open(
+    run: Run, model: str, tmp_path: Path
+) -> None:
     found = run("analyze", model, "--prompt", "one two three", "--out", str(tmp_path / "r"))
     assert found.code == 0
-    assert found.out.rstrip().splitlines()[-1].endswith("results.zarr")
+    page = tmp_path / "r" / "report.html"
+    assert found.out.rstrip().splitlines()[-1].endswith(f"results.zarr; open {page}")
+    assert "three" in page.read_text(encoding="utf-8")
     rows = [line for line in found.out.splitlines() if line[:2] in ("0 ", "1 ", "2 ")]
     assert len(rows) == 3
     assert all(len(line.rstrip()) <= 80 for line in rows)
     assert "…" not in "".join(rows)
     dataset = read(tmp_path / "r")
     assert dict(dataset.sizes)["layer"] == 3
+    assert {"walk_matrix", "energy_total", "metric_defect"} <= set(dataset.data_vars)
     assert dataset.attrs["command"].startswith("conwalk analyze ")
+
+
+def test_analyze_without_a_report_measures_the_default_panel_only(
+    run: Run, model: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "r"
+    found = run("analyze", model, "--prompt", "one two", "--no-report", "--out", str(out))
+    assert found.out.rstrip().splitlines()[-1].endswith(f"conwalk report {out} makes a page")
+    assert not (out / "report.html").exists()
+    assert {"walk_matrix", "energy_total"}.isdisjoint(read(out).data_vars)
 
 
 def test_analyze_as_json_has_the_numbers_of_the_dataset(

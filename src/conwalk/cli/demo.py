@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from conwalk.cli import console, options
+from conwalk.cli import console, options, written
 from conwalk.cli.analyze import TOKENS, show
 from conwalk.cli.loading import load_quietly, prompts_of
 
@@ -23,9 +23,10 @@ def demo(
 ) -> None:
     """Verify and analyze two real models that come as Python packages."""
     from conwalk import pipeline, results
+    from conwalk.pipeline.selection import panel
 
     names, texts, length = prompts_of(None, None, None, default_length=TOKENS)
-    written: list[Path] = []
+    lines: list[str] = []
     failed: list[str] = []
     results.prepare(out)
     for title, source in MODELS.items():
@@ -39,11 +40,19 @@ def demo(
             failed.append(title)
         with console.progress("layers", quiet=quiet) as tick:
             found = pipeline.analyze(
-                model, texts, names=names, max_length=length, seed=seed, progress=tick
+                model,
+                texts,
+                names=names,
+                max_length=length,
+                panel=panel(written.METRICS),
+                details=True,
+                seed=seed,
+                progress=tick,
             )
         show(source, found)
-        written.append(results.save(found, out / source.removeprefix("pkg:").split("/")[0]))
-    for path in written:
-        console.echo(f"results: {path}")
+        folder = out / source.removeprefix("pkg:").split("/")[0]
+        lines.append(written.write(found, folder, report=True))
+    for line in lines:
+        console.echo(line)
     if failed:
         raise typer.Exit(1)
