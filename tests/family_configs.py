@@ -59,7 +59,7 @@ _RULES: tuple[tuple[str, Any], ...] = (
     (r"num_(queries|query_tokens|latents|object_queries)|.*num_latents|latent_query_num", 6),
     (r"num_codebooks|n_codebooks|num_quantizers|num_codevector_groups", 2),
     (r"codebook_size|.*num_codevectors_per_group|num_embeddings|codebook_vocab_size", 16),
-    (r"num_groups", 4),
+    (r"num_groups|.*_num_groups", 4),
     (
         r"(.*_)?(hidden_size|hidden_dim|d_model|n_embd|emb_dim|embed_dim|embedding_size)(_.*)?",
         WIDTH,

@@ -26,7 +26,7 @@ def candidates(model: Any) -> Iterator[tuple[str, ...]]:
     ]
     target = model.config.is_encoder_decoder and "decoder_input_ids" in known
     tail = [*needed, *(["decoder_input_ids"] if target else [])]
-    tail += [n for n in ("bbox", "input_features_mask") if n in known and n in _MAKERS]
+    tail += [n for n in _BESIDE if n in known]
     sensed = [n for n in _SENSES if n in known and n != main]
     for extra in (
         ["input_ids", sensed[0]] if sensed and "input_ids" in known else None,
@@ -109,7 +109,28 @@ class _Maker:
             return torch.randn(_GRID * _GRID, width, generator=self.generator)
         size = self.find("image_size", "pretrain_image_size", "input_size", default=64)
         height, width = size if isinstance(size, list | tuple) else (size, size)
+        lead = _LEADING_PIXELS.get(self.config.model_type, lead)
         return self.noise(*lead, channels, height, width)
+
+    def waves(self) -> Tensor:
+        """A recording: samples alone, with a channel axis, or as a spectrogram."""
+        if self.config.model_type in _CODECS:
+            return self.noise(1, _SAMPLES)
+        if self.config.model_type in _SPECTROGRAMS:
+            return self.noise(32, self.find("num_mel_bins"))
+        return self.noise(_SAMPLES)
+
+    def series(self) -> Tensor:
+        """Past values of a series: one each time step, or several."""
+        several = self.find("num_input_channels")
+        length = self.find("context_length", default=16)
+        lags = self.find("lags_sequence")
+        length += max(lags) if lags else 0
+        return self.noise(length, several) if several else self.noise(length)
+
+    def beside_series(self) -> Tensor:
+        past = self.series()
+        return self.noise(past.shape[1], self.find("num_time_features", default=0))
 
     def features(self) -> Tensor:
         """A spectrogram, mel channels first as Whisper reads it, or last."""
@@ -118,7 +139,21 @@ class _Maker:
             "feature_projection_input_dim", default=16,
         )  # fmt: skip
         longest = self.find("max_source_positions")
+        kind = self.config.model_type
+        if kind in _LAST_MEL:
+            return self.noise(64, mel * _LAST_MEL[kind])
+        if kind in _FIRST_MEL:
+            return self.noise(mel, 64)
+        if kind in _IMAGE_MEL:
+            return self.noise(1, 32, mel)
         return self.noise(mel, 2 * longest) if longest else self.noise(64, mel)
+
+    def patches(self) -> Tensor:
+        """Rows of pixels with their row and column in front."""
+        side = self.find("patch_size")
+        pixels = self.noise(12, 3 * side * side)
+        places = torch.stack([torch.arange(12) // 4 + 1, torch.arange(12) % 4 + 1], -1)
+        return torch.cat([places.expand(self.batch, -1, -1).float(), pixels], -1)
 
     def boxes(self) -> Tensor:
         corners = torch.randint(0, 40, (self.batch, TOKENS, 4), generator=self.generator)
@@ -134,7 +169,26 @@ def _grid(_: _Maker) -> Tensor:
     return torch.tensor([[1, _GRID, _GRID]])
 
 
+_LEADING_PIXELS = {
+    "timesformer": (4,), "videomae": (4,), "vivit": (4,), "xclip": (4,), "idefics": (1,),
+    "lightglue": (2,), "superglue": (2,),
+}  # fmt: skip
+_CODECS = frozenset(
+    "encodec dac mimi mimi_encoder xcodec pe_audio_encoder pe_audio omniasr_audio omniasr_ctc "
+    "wavtokenizer wavtokenizer_encoder vibevoice_acoustic_tokenizer pocket_tts_audio_tokenizer "
+    "pocket_tts_audio_tokenizer_encoder".split()
+)
+_SPECTROGRAMS = frozenset(["audio-spectrogram-transformer", "speecht5"])
+_LAST_MEL = {"speech_to_text": 1, "wav2vec2-bert": 1, "granite_speech5_ctc": 2,
+             "granite_speech5_encoder": 2}  # fmt: skip
+_FIRST_MEL = frozenset(["clvp", "glmasr_encoder", "voxtral_realtime", "voxtral_realtime_encoder"])
+_IMAGE_MEL = frozenset(["clap", "clap_audio_model"])
 _SENSES = ("pixel_values", "input_features", "input_values", "pixel_values_videos")
+_BESIDE = (
+    "bbox", "input_features_mask", "visual_feats", "visual_pos", "encoder_hidden_states",
+    "future_values", "future_time_features", "qformer_input_ids", "aspect_ratio_ids",
+    "patch_attention_mask", "target_sizes",
+)  # fmt: skip
 _GRIDS = ("image_grid_thw", "grid_thw", "image_grid_hws", "grid_hws")
 _MAKERS: dict[str, Callable[[_Maker], Any]] = {
     "input_ids": lambda m: m.tokens(TOKENS),
@@ -142,7 +196,33 @@ _MAKERS: dict[str, Callable[[_Maker], Any]] = {
     "pixel_values": lambda m: m.pixels(),
     "pixel_values_videos": lambda m: m.pixels(m.find("num_frames", default=4)),
     "input_features": lambda m: m.features(),
-    "input_values": lambda m: m.noise(_SAMPLES),
+    "input_values": lambda m: m.waves(),
+    "past_values": lambda m: m.series(),
+    "past_time_features": lambda m: m.beside_series(),
+    "past_observed_mask": lambda m: torch.ones_like(m.series()),
+    "future_values": lambda m: m.noise(m.find("prediction_length")),
+    "future_time_features": lambda m: m.noise(
+        m.find("prediction_length"), m.find("num_time_features", default=0)
+    ),
+    "past_values_padding": lambda m: torch.zeros(m.batch, m.series().shape[1] * 2),
+    "freq": lambda m: torch.zeros(m.batch, 1, dtype=torch.long),
+    "qformer_input_ids": lambda m: m.tokens(5),
+    "flattened_patches": lambda m: m.patches(),
+    "pixel_attention_mask": lambda m: torch.ones(m.batch, 16, dtype=torch.long),
+    "spatial_shapes": lambda m: torch.full((m.batch, 2), 4),
+    "aspect_ratio_ids": lambda m: torch.ones(m.batch, 1, dtype=torch.long),
+    "aspect_ratio_mask": lambda m: torch.ones(m.batch, 1, 4, dtype=torch.long),
+    "target_sizes": lambda m: torch.full((m.batch, 2), 4),
+    "audio_mel": lambda m: m.noise(64, m.find("input_feat_size")),
+    "audio_mel_mask": lambda m: torch.zeros(m.batch, 64, dtype=torch.bool),
+    "mm_token_type_ids": lambda m: torch.zeros(m.batch, TOKENS, dtype=torch.long),
+    "latents": lambda m: m.noise(TOKENS, m.find("hidden_size")),
+    "states": lambda m: m.noise(4, m.find("state_dim")),
+    "actions": lambda m: m.noise(4, m.find("act_dim")),
+    "rewards": lambda m: m.noise(4, 1),
+    "returns_to_go": lambda m: m.noise(4, 1),
+    "timesteps": lambda m: torch.arange(4).expand(m.batch, 4),
+    "attention_mask": lambda m: torch.ones(m.batch, TOKENS, dtype=torch.long),
     "inputs_embeds": lambda m: m.noise(TOKENS, m.find("hidden_size", "d_model")),
     "hidden_states": lambda m: (
         m.pixels() if m.packed else m.noise(TOKENS, m.find("hidden_size", "d_model"))

@@ -43,22 +43,19 @@ def as_lines(table: Table) -> Iterator[str]:
         yield ""
         yield f"{outcome} ({len(members)}): {meaning}"
         if outcome == "no attention":
-            yield from wrap(", ".join(f.name for f in members), _WIDTH, **_indented(_NAMED))
+            yield from _paragraph(", ".join(f.name for f in members), _NAMED)
             continue
         for family in members:
             kinds = f" ({', '.join(family.kinds)})" if family.kinds else ""
             notes = f": {family.notes}" if family.notes else ""
             said = f"{family.name}{kinds}{notes}"
-            yield from wrap(said, _WIDTH, **_indented(_NAMED, _NAMED + 4))
+            yield from _paragraph(said, _NAMED + 4)
     yield ""
     yield ", ".join(f"{n} {outcome}" for outcome, n in table.counts.items())
 
 
-def _indented(first: int, rest: int | None = None) -> dict[str, str]:
-    return {
-        "initial_indent": " " * first,
-        "subsequent_indent": " " * (first if rest is None else rest),
-    }
+def _paragraph(text: str, rest: int) -> list[str]:
+    return wrap(text, _WIDTH, initial_indent=" " * _NAMED, subsequent_indent=" " * rest)
 
 
 def as_markdown(table: Table) -> str:

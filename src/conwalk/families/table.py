@@ -12,6 +12,7 @@ from typing import Any
 from conwalk.families.family import OUTCOMES, Family
 
 _FILE = "families.json"
+_LISTS = ("inputs", "kinds", "reasons")
 
 
 @dataclass(frozen=True)
@@ -68,5 +69,5 @@ def as_row(family: Family) -> dict[str, Any]:
 
 
 def _family(row: dict[str, Any]) -> Family:
-    lists = {k: tuple(row[k]) for k in ("inputs", "kinds", "reasons") if k in row}
-    return Family(**{**row, **lists})
+    lists: dict[str, Any] = {k: tuple(row[k]) for k in _LISTS if k in row}
+    return Family(**(row | lists))

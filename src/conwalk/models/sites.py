@@ -239,10 +239,16 @@ def _layers(members: Sequence[AttentionSite]) -> list[int]:
 def _stack_names(stacks: dict[tuple[str, ...], list[AttentionSite]]) -> dict[tuple[str, ...], str]:
     if len(stacks) == 1:
         return dict.fromkeys(stacks, "self")
-    plain = {words: _role(members) for words, members in stacks.items()}
-    if len(set(plain.values())) == len(stacks):
-        return plain
-    return {words: ".".join(words) for words in stacks}
+    roles = {words: _role(members) for words, members in stacks.items()}
+    if "decoder" in roles.values() and "encoder" not in roles.values():
+        # what reads images or recordings has no tokens whose side could be known
+        roles = {words: "encoder" if role == "self" else role for words, role in roles.items()}
+    if "decoder" in roles.values() and len(set(roles.values())) == len(stacks):
+        return roles
+    shared = set[str]().union(*stacks).intersection(*stacks)
+    short = {words: ".".join(w for w in words if w not in shared) for words in stacks}
+    unlike = all(short.values()) and len(set(short.values())) == len(stacks)
+    return short if unlike else {words: ".".join(words) for words in stacks}
 
 
 def _role(members: Sequence[AttentionSite]) -> str:
