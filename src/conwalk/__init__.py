@@ -22,9 +22,11 @@ from conwalk.errors import (
 )
 
 if TYPE_CHECKING:
+    from conwalk import plot
     from conwalk.connection import ConnectionLaplacian, ConnectionWalk, HeadTransports
     from conwalk.models import Model, load
     from conwalk.pipeline import analyze, capture_layer, verify, walk
+    from conwalk.report import show
     from conwalk.results import read
 
 __version__ = "0.1.0"
@@ -39,6 +41,7 @@ _HOMES = {
     "capture_layer": "conwalk.pipeline",
     "load": "conwalk.models",
     "read": "conwalk.results",
+    "show": "conwalk.report",
     "verify": "conwalk.pipeline",
     "walk": "conwalk.pipeline",
 }
@@ -61,17 +64,21 @@ __all__ = [
     "analyze",
     "capture_layer",
     "load",
+    "plot",
     "read",
+    "show",
     "verify",
     "walk",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plot":
+        return import_module("conwalk.plot")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'conwalk' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, "plot"})

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from conwalk.connection.cards import walk_card
 from conwalk.connection.edge_transports import EdgeTransports
 from conwalk.connection.heads import HeadView
 from conwalk.connection.laplacian import ConnectionLaplacian
@@ -172,6 +173,10 @@ class ConnectionWalk(EdgeTransports, LinearOperator):
         if self.transports.b_V is None and self.b_O is None:
             return moved
         return moved + self.affine
+
+    def _repr_html_(self) -> str:
+        """Describe it to a notebook."""
+        return walk_card(self)
 
     @property
     def affine(self) -> Float[Tensor, "query width_out"]:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from conwalk.connection.cards import laplacian_card
 from conwalk.errors import ShapeError
 from conwalk.operators.base import LinearOperator
 from conwalk.operators.fields import (
@@ -55,6 +56,10 @@ class ConnectionLaplacian(LinearOperator):
 
     def _adjoint(self) -> "ConnectionLaplacian":
         return ConnectionLaplacian(self._walk.H, self._scale)
+
+    def _repr_html_(self) -> str:
+        """Describe it to a notebook."""
+        return laplacian_card(self)
 
     def energy(self, x: Array, mu: Array | None = None) -> Float[Tensor, "*batch"]:
         """Compute ⟨x, L_s x⟩_μ = Σ_i μ[i] x_i · (L_s x)_i (Theory §2).

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from conwalk.connection import grams
+from conwalk.connection.cards import transports_card
 from conwalk.connection.selection import HeadSelector, resolve_heads, take
 from conwalk.errors import ShapeError
 from conwalk.operators.fields import (
@@ -100,6 +101,10 @@ class HeadTransports:
             f"HeadTransports({self.n_heads} heads, {self.n_kv_heads} value heads, "
             f"{self.width_in} -> {self.value_width} -> {self.width_out}, {self.dtype})"
         )
+
+    def _repr_html_(self) -> str:
+        """Describe them to a notebook."""
+        return transports_card(self)
 
     def to(
         self, dtype: torch.dtype | None = None, device: torch.device | str | None = None

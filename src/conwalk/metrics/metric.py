@@ -10,6 +10,7 @@ from torch import Tensor
 
 from conwalk import dims
 from conwalk.connection import ConnectionWalk
+from conwalk.markup import card, grid
 
 Arrays = Mapping[str, Tensor]
 Needs = Literal[
@@ -45,6 +46,23 @@ class Quantity:
     better: Direction = "neither"
     null: str | None = None
     comparable: bool = True
+
+    @property
+    def range_words(self) -> str:
+        """Smallest and largest value, and the unit if there is one."""
+        low, high = ("…" if bound is None else f"{bound:g}" for bound in self.bounds)
+        return f"[{low}, {high}]{'' if self.unit == '1' else f' {self.unit}'}"
+
+    def _repr_html_(self) -> str:
+        """Describe it to a notebook."""
+        facts = {
+            "symbol": self.symbol,
+            "range": self.range_words,
+            "meaning": self.meaning,
+            "from": self.section,
+            "null": self.null or "–",
+        }
+        return card(self.name, facts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +131,15 @@ class Metric:
     default: bool = True
     chance: str | None = None
     folded: bool = False
+
+    def _repr_html_(self) -> str:
+        """Describe it and its quantities to a notebook."""
+        rows = [
+            (q.name, q.symbol, q.range_words, q.meaning, q.null or "–") for q in self.quantities
+        ]
+        head = ("quantity", "symbol", "range", "meaning", "null")
+        asked = "runs unasked" if self.default else "only when asked for"
+        return card(f"metric {self.name}", {"reads": self.needs, "runs": asked}, grid(head, rows))
 
     @property
     def of_weights(self) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from conwalk.errors import SourceError
+from conwalk.markup import card
 from conwalk.models import offload
 
 Kind = Literal["hub", "folder", "gguf", "package", "live"]
@@ -50,6 +51,19 @@ class Model:
     def weights_hash(self) -> str:
         """Fingerprint ``"sha256:…"`` of the weight files, or of a live module's values."""
         return self.hash_weights()
+
+    def _repr_html_(self) -> str:
+        """Describe it to a notebook."""
+        parameters = sum(p.numel() for p in self.module.parameters())
+        facts = {
+            "class": type(self.module).__name__,
+            "loaded as": f"{self.kind}, quantised" if self.quantized else self.kind,
+            "parameters": f"{parameters:,}".replace(",", " "),
+            "dtype": f"{self.dtype}, {self.device}",
+            "tokenizer": "none" if self.tokenizer is None else type(self.tokenizer).__name__,
+        }
+        notes = {f"note {i}": note for i, note in enumerate(self.notes, 1)}
+        return card(self.source or "live model", {**facts, **notes})
 
     @property
     def dtype(self) -> torch.dtype:

@@ -9,11 +9,15 @@ from torch import Tensor
 
 from conwalk import tolerance
 from conwalk.capture import CapturedLayer, Watch, watch
+from conwalk.markup import card, grid
 from conwalk.models import inference
 from conwalk.models.sites import AttentionSite, Refusal
 from conwalk.pipeline.naming import Naming
 from conwalk.pipeline.source import Batches, Given, Prompts, model_of
 from conwalk.theorems import one_walk, reconstruction_residual
+
+COLUMNS = ("layer", "kind", "heads", "output", "each head", "one walk", "row sums", "verdict")
+"""What a row of proofs says."""
 
 
 @dataclass
@@ -73,6 +77,21 @@ class LayerProof:
         if not self.exact:
             return "NOT REBUILT"
         return "exact at this input" if self.site.kind in ("gated", "normed value") else "exact"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The proof as a row of the table that ``verify`` prints."""
+        found = (
+            self.residual,
+            self.head_residual,
+            self.one_walk_residual,
+            self.row_sum_defect,
+        )
+        return (self.name, self.kind, self.heads, *(f"{r:.1e}" for r in found), self.verdict)
+
+    def _repr_html_(self) -> str:
+        """Describe it to a notebook."""
+        return card(f"layer {self.name}", dict(zip(COLUMNS[1:], self.cells[1:], strict=True)))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, in the types of JSON."""
@@ -144,6 +163,11 @@ class Verification:
             "unwatched one"
         )
 
+    def _repr_html_(self) -> str:
+        """Describe it to a notebook: the sentence, what was refused, and a row a layer."""
+        refused = {f"refused: {name}": reason for name, reason in self.refusals}
+        return card(self.summary, refused, grid(COLUMNS, [proof.cells for proof in self.layers]))
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, in the types of JSON."""
         return {
@@ -212,12 +236,8 @@ def _watch_once(
     returned = watched.stream(inputs, lambda layer: prove(layer, proofs[layer.site.index]), sites)
     with inference.eager(watched.module):
         unwatched = inference.forward(watched.module, inputs)
-    return torch.equal(_first_tensor(returned), _first_tensor(unwatched))
-
-
-def _first_tensor(returned: object) -> Tensor:
-    """Logits, or whatever else a model puts first."""
-    return returned if isinstance(returned, Tensor) else returned[0]  # type: ignore[index]
+    one, other = inference.first_tensor(returned), inference.first_tensor(unwatched)
+    return one is not None and other is not None and torch.equal(one, other)
 
 
 def prove(layer: CapturedLayer, proof: LayerProof) -> None:

@@ -3,6 +3,7 @@
 from conwalk.report.compare import comparison, write_comparison
 from conwalk.report.disk import write
 from conwalk.report.document import page
+from conwalk.report.notebook import show
 from conwalk.report.summary import Sentence, sentences
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "comparison",
     "page",
     "sentences",
+    "show",
     "write",
     "write_comparison",
 ]

@@ -1,5 +1,6 @@
 """Labelled results: schema, storage, tables. Knows nothing of torch."""
 
+from conwalk.results.accessor import Results
 from conwalk.results.beside import Null, null_of, siblings
 from conwalk.results.dataset import assemble, refused
 from conwalk.results.edges import edge_table
@@ -26,6 +27,7 @@ from conwalk.results.verdicts import grouped
 
 __all__ = [
     "Null",
+    "Results",
     "Variable",
     "assemble",
     "edge_table",
