@@ -92,7 +92,11 @@ def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:
     limit = reconstruction.bound(inference.dtype_of(module))
     judged = [proof.judged(s, limit) for s in layout.sites]
     proven = tuple(j for j in judged if isinstance(j, AttentionSite))
-    failed = tuple(j for j in judged if isinstance(j, Refusal))
+    failed = tuple(
+        replace(j, reason=layout.pieces.get(s.path, j.reason))
+        for s, j in zip(layout.sites, judged, strict=True)
+        if isinstance(j, Refusal)
+    )
     return Watch(module, inputs, proven, (*layout.refused, *failed))
 
 

@@ -5,8 +5,8 @@ from, at size 0 what is added to it, at a very small size whether anything bends
 saturates on large labels and hides), and random labels whether it is rescaled.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -29,14 +29,23 @@ from conwalk.tolerance import rounding
 
 _SMALL = 2.0**-14
 _PATTERNS = 3
+_UNSTEADY = "its values are mixed across tokens between their projection and attention"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The attention sites of a model, and the places that could not be read."""
+    """The attention sites of a model, and the places that could not be read.
+
+    Attributes:
+        sites: in the order of the pass.
+        refused: the others.
+        pieces: paths of modules whose attention may be no walk (computed in pieces, values mixed
+            across tokens), and why; a site that cannot be rebuilt is refused for that.
+    """
 
     sites: tuple[AttentionSite, ...]
     refused: tuple[Refusal, ...]
+    pieces: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class _Refused(Exception):
@@ -123,6 +132,7 @@ class _Reader:
         refused: list[Refusal] = []
         events = {"interface": 0, "function": 0}
         calls: dict[str, int] = {}
+        pieces = self._pieces()
         partner = -1
         for index, seen in enumerate(self._full.observations):
             call = calls[seen.path] = calls.get(seen.path, -1) + 1
@@ -138,8 +148,18 @@ class _Reader:
                     sites.append(pair)
                     partner = index + 1
                 else:
-                    refused.append(Refusal(f"attention call {index} ({seen.path})", str(problem)))
-        return Layout(tuple(numbered(sites)), tuple(refused))
+                    reason = pieces.get(seen.path, str(problem))
+                    refused.append(Refusal(f"attention call {index} ({seen.path})", reason))
+        named = {o.path for o in self._full.observations}
+        refused += [Refusal(path, why) for path, why in pieces.items() if path not in named]
+        unsteady = {o.path: _UNSTEADY for o in self._full.observations if not o.steady}
+        return Layout(tuple(numbered(sites)), tuple(refused), unsteady | pieces)
+
+    def _pieces(self) -> dict[str, str]:
+        """Where attention is computed piece by piece, if any is outside the interface."""
+        seen = self._full
+        interface = seen.observations and not seen.softmaxes
+        return {} if interface else self._tagger.pieces()
 
     def _site(self, index: int, seen: Observation, event: int, call: int) -> AttentionSite:
         value = self._value(index, seen)
@@ -217,9 +237,7 @@ class _Reader:
             found = self._rescaled_value(index)
         if found is None:
             raise _Refused(
-                "its values are not channels of one linear layer"
-                if seen.steady
-                else "its values are mixed across tokens between their projection and attention"
+                "its values are not channels of one linear layer" if seen.steady else _UNSTEADY
             )
         call, columns = found
         linear = call.linear

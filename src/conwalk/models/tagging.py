@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from conwalk.models import inference
 from conwalk.models.affine import AffineModule, affine_modules
@@ -25,6 +26,7 @@ from conwalk.models.interception import (
     intercept,
 )
 from conwalk.models.interception.contraction import Product
+from conwalk.models.interception.pieces import Pieces
 from conwalk.models.linear import Linear, linears, out_width
 
 _EXACT_INTEGERS = {torch.float64: 2.0**40, torch.float32: 2.0**18}
@@ -96,10 +98,17 @@ class LinearCall:
 
 @dataclass
 class TaggedPass:
-    """All that one tagged forward pass showed, in order."""
+    """All that one tagged forward pass showed, in order.
+
+    Attributes:
+        observations: attention calls.
+        calls: uses of linear layers.
+        softmaxes: how many softmaxes there were that could be attention, outside the interface.
+    """
 
     observations: list[Observation] = field(default_factory=list)
     calls: list[LinearCall] = field(default_factory=list)
+    softmaxes: int = 0
 
 
 def _labels(kind: Labels, scale: float, call: int, base: int, width: int) -> Tensor:
@@ -127,12 +136,53 @@ def pattern_labels(number: int, call: int, n_heads: int, width: int) -> Tensor:
     return (drawn - drawn.mean(-1, keepdim=True)) * min(number, 1)
 
 
+def _is_composite(module: nn.Module) -> bool:
+    """Whether attention may be computed inside: it has parts, or parameters and no usual use."""
+    if any(True for _ in module.children()):
+        return True
+    usual = nn.Linear | Conv1D | nn.Embedding | nn.LayerNorm
+    return not isinstance(module, usual) and any(True for _ in module.parameters(recurse=False))
+
+
+class Running:
+    """Which module is running."""
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+
+    @property
+    def path(self) -> str:
+        """Path of the innermost module with parts of its own; empty outside of all."""
+        return self._paths[-1] if self._paths else ""
+
+    @contextmanager
+    def following(self, module: nn.Module) -> Generator[None]:
+        """Know, while the context lasts, which module is running."""
+        with ExitStack() as hooks:
+            for path, m in module.named_modules():
+                if _is_composite(m):
+                    enter = m.register_forward_pre_hook(lambda *_, p=path: self._paths.append(p))
+                    leave = m.register_forward_hook(
+                        lambda *_: self._paths.pop() and None, always_call=True
+                    )
+                    hooks.callback(enter.remove)
+                    hooks.callback(leave.remove)
+            yield
+
+
 class _Pass:
     """The state of one tagged pass: the labels given out and what has been seen of them."""
 
     def __init__(
-        self, kind: Labels, scale: float, digit: int, radix: float, pattern: int | None = None
+        self,
+        running: Running,
+        kind: Labels,
+        scale: float,
+        digit: int,
+        radix: float,
+        pattern: int | None = None,
     ) -> None:
+        self._running = running
         self.seen = TaggedPass()
         self._kind: Labels = kind
         self._pattern = pattern
@@ -140,7 +190,6 @@ class _Pass:
         self._digit = digit
         self._radix = radix
         self._base = 1
-        self._running: list[str] = []
 
     def _shown(self, labels: Tensor) -> Tensor:
         if self._kind == "random" or self._scale == 0:
@@ -178,12 +227,16 @@ class _Pass:
             for seen in open_to_it:
                 seen.arrivals.append(Arrival(linear, row, tuple(x.shape[:-1])))
 
+    def softmax(self) -> None:
+        """One more softmax."""
+        self.seen.softmaxes += 1
+
     def attention(self, call: AttentionCall) -> Tensor:
         """Labels in place of what an attention call puts out."""
         value = call.value
         seen = Observation(
             backend=call.backend,
-            path=self._running[-1] if self._running else "",
+            path=self._running.path,
             n_heads=call.n_heads,
             lengths=(call.n_queries, value.shape[2]),
             value=value[0, :, 0].double().cpu(),
@@ -205,20 +258,6 @@ class _Pass:
         labels = self._shown(_labels(kind, self._scale, 0, self._base, n_heads * width))
         self._base += n_heads * width
         return labels.view(n_heads, width)
-
-    @contextmanager
-    def following(self, module: nn.Module) -> Generator[None]:
-        """Know, while the context lasts, which module is running."""
-        with ExitStack() as hooks:
-            for path, m in module.named_modules():
-                if any(True for _ in m.children()):
-                    enter = m.register_forward_pre_hook(lambda *_, p=path: self._running.append(p))
-                    leave = m.register_forward_hook(
-                        lambda *_: self._running.pop() and None, always_call=True
-                    )
-                    hooks.callback(enter.remove)
-                    hooks.callback(leave.remove)
-            yield
 
     @contextmanager
     def labelling(
@@ -276,15 +315,24 @@ class Tagger:
         """
         return self._once("random", 1.0, 0, number)
 
+    def pieces(self) -> dict[str, str]:
+        """Places at which softmaxes meet values in pieces, and what is done there instead."""
+        running = Running()
+        mode = Pieces(lambda: running.path)
+        with inference.eager(self._module), running.following(self._module), mode:
+            inference.forward(self._module, self._inputs)
+        return mode.found
+
     def _once(
         self, kind: Labels, scale: float, digit: int, pattern: int | None = None
     ) -> TaggedPass:
-        tagged = _Pass(kind, scale, digit, self._radix, pattern)
+        running = Running()
+        tagged = _Pass(running, kind, scale, digit, self._radix, pattern)
         with (
             inference.eager(self._module),
-            tagged.following(self._module),
+            running.following(self._module),
             tagged.labelling(self._module, self._affine),
-            intercept(tagged.attention, batch=1),
+            intercept(tagged.attention, batch=1, on_softmax=tagged.softmax),
             ParameterFunctionMode(tagged.product, self._parameters),
         ):
             inference.forward(self._module, self._inputs)
@@ -297,5 +345,5 @@ def labelled(module: nn.Module) -> Generator[None]:
 
     A model whose linear layers have no weights runs like that.
     """
-    with _Pass("global", 1.0, 0, _EXACT_INTEGERS[torch.float32]).labelling(module):
+    with _Pass(Running(), "global", 1.0, 0, _EXACT_INTEGERS[torch.float32]).labelling(module):
         yield

@@ -26,7 +26,12 @@ __all__ = [
 
 @contextmanager
 def intercept(
-    handler: Handler, batch: int, *, functions: bool = True, scores: bool = False
+    handler: Handler,
+    batch: int,
+    *,
+    functions: bool = True,
+    scores: bool = False,
+    on_softmax: Callable[[], None] = lambda: None,
 ) -> Generator[Callable[[], AbstractContextManager[None]]]:
     """Hand every attention call of models run inside to ``handler``.
 
@@ -35,6 +40,7 @@ def intercept(
         batch: batch size of the pass (flattened head axes are split by it).
         functions: also follow torch functions, for models that bypass the attention interface.
         scores: keep what it takes to give scores before the mask for those as well.
+        on_softmax: called for every softmax that could be attention outside of the interface.
 
     Yields:
         A context in which torch functions are not watched, for work of the handler's own.
@@ -43,6 +49,6 @@ def intercept(
         with watch_interface(handler):
             yield nullcontext
         return
-    mode = AttentionFunctionMode(handler, batch, scores=scores)
+    mode = AttentionFunctionMode(handler, batch, scores=scores, on_softmax=on_softmax)
     with mode, watch_interface(handler, mode.quiet):
         yield mode.quiet

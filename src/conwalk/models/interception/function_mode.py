@@ -61,8 +61,16 @@ def _in_order(equation: str, first: bool) -> str:
 class AttentionFunctionMode(TorchFunctionMode):
     """Follows softmax results until they meet their values, and hands those calls over."""
 
-    def __init__(self, handler: Handler, batch: int, *, scores: bool = False) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        batch: int,
+        *,
+        scores: bool = False,
+        on_softmax: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__()
+        self._on_softmax = on_softmax
         self._handler = handler
         self._batch = batch
         self._weights: dict[int, Tensor] = {}
@@ -151,6 +159,7 @@ class AttentionFunctionMode(TorchFunctionMode):
         if given["query"].dim() < _LEAST_AXES:
             return func(*args, **kwargs)
         wanted = inspect.signature(fused_attention).parameters
+        self._on_softmax()
         with self.quiet():
             named = {k: v for k, v in given.items() if k in wanted}
             product = matrix_product(fused_attention(**named), given["value"], self._batch)
@@ -163,6 +172,7 @@ class AttentionFunctionMode(TorchFunctionMode):
         if not isinstance(out, Tensor) or out.dim() < _LEAST_AXES or not out.is_floating_point():
             return
         if func in SOFTMAX:
+            self._on_softmax()
             self._weights[_storage(out)] = out
             self._masked = args[0] if args else None
             return

@@ -75,8 +75,14 @@ def einsum_product(equation: str, attention: Tensor, value: Tensor) -> Product |
     """The einsum of an attention tensor and a value tensor, or None if it is something else."""
     inputs, _, output = equation.replace(" ", "").partition("->")
     left, _, right = inputs.partition(",")
-    if "." in equation or not output or not right:
+    if not output or not right:
         return None
+    if "." in equation:
+        # an ellipsis that stands for one axis is a letter like any other
+        axes = (attention.dim() - len(left.replace("...", "")), value.dim() - len(right) + 3)
+        if not all("..." in t for t in (left, right, output)) or axes != (1, 1):
+            return None
+        left, right, output = (t.replace("...", "Z") for t in (left, right, output))
     key = [c for c in left if c in right and c not in output]
     query = [c for c in left if c in output and c not in right]
     width = [c for c in right if c in output and c not in left]
