@@ -308,7 +308,7 @@ def test_tables_and_downloads_hold_the_numbers(visit: Any) -> None:
         assert waiting.value.suggested_filename == f"isometry-score-of-heads.{kind.lower()}"
         found[kind] = Path(waiting.value.path()).read_bytes()
     lines = found["CSV"].decode("utf-8-sig").split("\r\n")
-    assert lines[0].startswith("layer,value,lower quartile of heads")
+    assert lines[0].startswith("layer,value,lower quartile,upper quartile,chance")
     assert float(lines[1].split(",")[1]) == np.median(rho)
     assert found["SVG"].lstrip().startswith(b"<svg")
     assert b"Isometry score of heads" in found["SVG"]

@@ -76,11 +76,8 @@ def three_digits(values: NDArray[Any]) -> NDArray[np.uint16]:
     size = np.abs(np.asarray(values, dtype=np.float64))
     with np.errstate(divide="ignore", invalid="ignore"):
         power = np.floor(np.log10(size)) - (DIGITS - 1)
-        # the logarithm of 1000 may be a hair below 3
-        power = np.where(_scaled(size, power) >= 10**DIGITS, power + 1, power)
-        digits = np.floor(_scaled(size, power) + 0.5)
-    carried = digits >= 10**DIGITS
-    digits, power = np.where(carried, digits / 10, digits), np.where(carried, power + 1, power)
+        # 1000 fits too, and is the same number as 100 at the next power
+        digits = np.floor(size / 10.0**power + 0.5)
     most = _LEAST + (1 << _EXPONENT_BITS) - 1
     small = ~(power >= _LEAST)
     large = (power > most) | np.isinf(size)
@@ -91,8 +88,3 @@ def three_digits(values: NDArray[Any]) -> NDArray[np.uint16]:
     words = digits.astype(np.uint16) | ((power - _LEAST).astype(np.uint16) << _MANTISSA_BITS)
     negative = np.signbit(values) & (digits != 0) & ~np.isnan(size)
     return np.where(negative, words | _SIGN, words).astype("<u2")
-
-
-def _scaled(size: NDArray[np.float64], power: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divide by a power of ten; multiply where that is exact, so that halves stay halves."""
-    return np.where(power < 0, size * 10.0 ** np.abs(power), size / 10.0 ** np.abs(power))

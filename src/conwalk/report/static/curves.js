@@ -123,7 +123,7 @@
     return { data, table, known: values.some((v) => Number.isFinite(v)) };
   };
 
-  const HEADINGS = { values: "value", low: "lower quartile of heads", high: "upper quartile of heads", mean: "chance", sd: "sd of chance", z: "z", q: "q", fresh: "fresh weights" };
+  const HEADINGS = { values: "value", low: "lower quartile", high: "upper quartile", mean: "chance", sd: "sd of chance", z: "z", q: "q", fresh: "fresh weights" };
 
   conwalk.curveTable = function (tables) {
     const columns = tables.flatMap(({ name, table }) => Object.keys(HEADINGS).filter((key) => table[key]).map((key) => ({ head: [name, HEADINGS[key]].filter(Boolean).join(": "), values: table[key] })));

@@ -18,7 +18,7 @@
       margin: { l: 8, r: 8, t: 8, b: 8 }, showlegend: false, dragmode: false, hovermode: "closest",
       hoverlabel: {
         bgcolor: conwalk.colour("raised"), bordercolor: conwalk.colour("line"), align: "left",
-        font: { color: conwalk.colour("text"), size: 12 },
+        font: { family: getComputedStyle(document.body).fontFamily, color: conwalk.colour("text"), size: 12 },
       },
       legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom", font: { size: 11, color: conwalk.colour("muted") } },
       ...own,
@@ -125,7 +125,7 @@
     showLegend(figure, made.data[0]?.meta);
     const layout = conwalk.layout({ ...made.layout, height });
     if (touch || narrow()) layout.dragmode = false;
-    const config = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false };
+    const config = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false, typesetMath: false };
     const first = !figure.plot;
     figure.plot = await Plotly.react(figure.body, made.data, layout, config);
     if (first && figure.spec.onClick) figure.plot.on("plotly_click", (event) => figure.spec.onClick(event.points[0], figure));
