@@ -150,11 +150,11 @@ def show(source: str, found: "xr.Dataset") -> None:
     )
     console.echo(LEGEND)
     for line in results.grouped([str(row["layer"]) for row in rows], list(found["verdict"].values)):
-        console.echo(line)
+        console.tell(line)
     if _SHARE in found:
         share = float(found[_SHARE].mean())
         console.echo(
             f"special tokens {found.attrs['special_tokens']}: {share:.0%} of attention was theirs"
         )
     for entry in results.refused(found):
-        console.echo(f"refused: {entry['name']}: {entry['reason']}")
+        console.tell(f"refused: {entry['name']}: {entry['reason']}")

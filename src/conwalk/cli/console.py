@@ -40,11 +40,32 @@ def progress(what: str, *, quiet: bool) -> Generator[Tick]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+def tell(text: str) -> None:
+    """Sentences on stdout, broken at words to the width of the terminal, or to 80 columns."""
+    lines().print(text, markup=False, no_wrap=False, overflow="fold")
+
+
+def lines() -> Console:
+    """The console for what is broken into lines; 80 columns wide unless a terminal is wider."""
+    return Console(file=sys.stdout, highlight=False)
+
+
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """A table that fits 80 columns and stays a table when it is piped."""
-    grid = Table(title=title, title_justify="left", collapse_padding=True, box=None, pad_edge=False)
+    """A table that fits 80 columns and stays a table when it is piped.
+
+    Numbers are never broken or cut; words are, at the width.
+    """
+    cells = [tuple(row) for row in rows]
+    grid = Table(collapse_padding=True, box=None, pad_edge=False)
     for i, name in enumerate(columns):
-        grid.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
-    for row in rows:
+        words = not all(_is_number(row[i]) for row in cells)
+        whole = i == 0 or not words
+        grid.add_column(name, justify="left" if i == 0 else "right", no_wrap=whole, overflow="fold")
+    for row in cells:
         grid.add_row(*row)
-    out().print(grid)
+    tell(title)
+    lines().print(grid)
+
+
+def _is_number(cell: str) -> bool:
+    return cell in ("", "–") or cell[0] in "+-.0123456789"

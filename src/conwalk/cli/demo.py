@@ -35,7 +35,7 @@ def demo(
         )
         console.echo(f"\n{title} ({source})")
         proof = pipeline.verify(model, texts, names=names, max_length=length)
-        console.echo(proof.summary)
+        console.tell(proof.summary)
         if not proof.exact:
             failed.append(title)
         with console.progress("layers", quiet=quiet) as tick:

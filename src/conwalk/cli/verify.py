@@ -85,8 +85,8 @@ def _print(source: str, found: "Verification") -> None:
         ),
     )
     for name, reason in found.refusals:
-        console.echo(f"refused: {name}: {reason}")
-    console.echo(found.summary)
+        console.tell(f"refused: {name}: {reason}")
+    console.tell(found.summary)
 
 
 def _as_json(source: str, found: "Verification") -> dict[str, object]:
