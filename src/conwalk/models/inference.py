@@ -13,7 +13,10 @@ from torch import Tensor, nn
 from conwalk.errors import CaptureError
 
 _IMPLEMENTATION = "_attn_implementation_internal"
-_BUFFERS = "_buffers"
+_CONTENTS = (
+    "_buffers", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
+)  # fmt: skip
 _MASK = "attention_mask"
 _TOKENS = "input_ids"
 
@@ -66,14 +69,18 @@ def _accelerators() -> list[int]:
 
 @contextmanager
 def _attributes_kept(module: nn.Module) -> Generator[None]:
-    """Every attribute and buffer of every submodule, its mode included, as it was."""
-    found = [(m, dict(vars(m)), dict(vars(m)[_BUFFERS])) for m in module.modules()]
+    """Every attribute, buffer and hook of every submodule, its mode included, as it was."""
+    found = [
+        (m, dict(vars(m)), {name: dict(vars(m)[name]) for name in _CONTENTS})
+        for m in module.modules()
+    ]
     try:
         yield
     finally:
-        for m, attributes, buffers in found:
+        for m, attributes, contents in found:
             _put_back(vars(m), attributes)
-            _put_back(vars(m)[_BUFFERS], buffers)
+            for name, kept in contents.items():
+                _put_back(vars(m)[name], kept)
 
 
 def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
@@ -163,3 +170,14 @@ def _as_known(
     if _TOKENS in named and _TOKENS not in known and first is not None and first not in named:
         named[first] = named.pop(_TOKENS)
     return named
+
+
+def first_tensor(returned: Any) -> Tensor | None:
+    """Logits, or whatever tensor else a model gives first; None if it gives none."""
+    if isinstance(returned, Tensor):
+        return returned
+    if isinstance(returned, Mapping):
+        returned = list(returned.values())
+    if not isinstance(returned, list | tuple):
+        return None
+    return next((t for r in returned if (t := first_tensor(r)) is not None), None)
