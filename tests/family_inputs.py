@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from conwalk.models import inference
+from family_rows import INPUTS, LENGTHS
 
 TOKENS = 12
 _TARGET_TOKENS = 9
@@ -19,6 +20,9 @@ _PLACEHOLDERS = {"image": ("image",), "video": ("video",), "audio": ("audio", "s
 
 def candidates(model: Any) -> Iterator[tuple[str, ...]]:
     """Names of inputs with which a model may run, the fullest first."""
+    if model.config.model_type in INPUTS:
+        yield INPUTS[model.config.model_type]
+        return
     known = inspect.signature(model.forward).parameters
     main = model.main_input_name
     needed = [
@@ -26,7 +30,9 @@ def candidates(model: Any) -> Iterator[tuple[str, ...]]:
     ]
     target = model.config.is_encoder_decoder and "decoder_input_ids" in known
     tail = [*needed, *(["decoder_input_ids"] if target else [])]
-    tail += [n for n in _BESIDE if n in known]
+    beside = [n for n in _BESIDE if n in known]
+    # a text model takes hidden states of another one only if it is made a decoder
+    tail += [n for n in beside if (n, main) != ("encoder_hidden_states", "input_ids")]
     sensed = [n for n in _SENSES if n in known and n != main]
     for extra in (
         ["input_ids", sensed[0]] if sensed and "input_ids" in known else None,
@@ -50,7 +56,9 @@ def inputs_of(model: nn.Module, names: Sequence[str], seed: int = 1) -> dict[str
     Returns:
         Keyword arguments of its forward.
     """
-    alone = len(names) == 1 or "decoder_input_ids" in names
+    alone = (
+        len(names) == 1 and "pixtral" not in model.config.model_type
+    ) or "decoder_input_ids" in names
     make = _Maker(model, names, 2 if alone else 1, torch.Generator().manual_seed(seed))
     given = {name: make(name) for name in names}
     return _with_placeholders(model, given)
@@ -109,6 +117,8 @@ class _Maker:
             return torch.randn(_GRID * _GRID, width, generator=self.generator)
         size = self.find("image_size", "pretrain_image_size", "input_size", default=64)
         height, width = size if isinstance(size, list | tuple) else (size, size)
+        if self.config.model_type.startswith("siglip2"):
+            return self.noise(16, channels * self.find("patch_size") ** 2)
         lead = _LEADING_PIXELS.get(self.config.model_type, lead)
         return self.noise(*lead, channels, height, width)
 
@@ -174,9 +184,22 @@ _LEADING_PIXELS = {
     "lightglue": (2,), "superglue": (2,),
 }  # fmt: skip
 _CODECS = frozenset(
-    "encodec dac mimi mimi_encoder xcodec pe_audio_encoder pe_audio omniasr_audio omniasr_ctc "
-    "wavtokenizer wavtokenizer_encoder vibevoice_acoustic_tokenizer pocket_tts_audio_tokenizer "
-    "pocket_tts_audio_tokenizer_encoder".split()
+    [
+        "encodec",
+        "dac",
+        "mimi",
+        "mimi_encoder",
+        "xcodec",
+        "pe_audio_encoder",
+        "pe_audio",
+        "omniasr_audio",
+        "omniasr_ctc",
+        "wavtokenizer",
+        "wavtokenizer_encoder",
+        "vibevoice_acoustic_tokenizer",
+        "pocket_tts_audio_tokenizer",
+        "pocket_tts_audio_tokenizer_encoder",
+    ]
 )
 _SPECTROGRAMS = frozenset(["audio-spectrogram-transformer", "speecht5"])
 _LAST_MEL = {"speech_to_text": 1, "wav2vec2-bert": 1, "granite_speech5_ctc": 2,
@@ -191,7 +214,7 @@ _BESIDE = (
 )  # fmt: skip
 _GRIDS = ("image_grid_thw", "grid_thw", "image_grid_hws", "grid_hws")
 _MAKERS: dict[str, Callable[[_Maker], Any]] = {
-    "input_ids": lambda m: m.tokens(TOKENS),
+    "input_ids": lambda m: m.tokens(LENGTHS.get(m.config.model_type, TOKENS)),
     "decoder_input_ids": lambda m: m.tokens(_TARGET_TOKENS),
     "pixel_values": lambda m: m.pixels(),
     "pixel_values_videos": lambda m: m.pixels(m.find("num_frames", default=4)),

@@ -16,11 +16,11 @@ _THREE_AXES = {"rope_parameters": _AXES}
 _HALF_AXES = {"head_dim": 16, "rope_parameters": {**_AXES, "partial_rotary_factor": 0.5}}
 _SERIES = {"prediction_length": 6, "context_length": 12, "lags_sequence": [1, 2, 3]}
 _DAC = {"encoder_hidden_size": 4, "decoder_hidden_size": 32, "hidden_size": 32}
-_CONVOLUTIONS = {"num_filters": 4, "depths": [1, 1, 1, 1]}
+_TOKENIZER = {"base_channels": 32, "channel_multiplier": [1, 1]}
 
 ROWS: Mapping[str, Mapping[str, Any]] = {
     "big_bird": {"attention_type": "block_sparse", "block_size": 2, "num_random_blocks": 1},
-    "bigbird_pegasus": {"attention_type": "block_sparse", "block_size": 2, "num_random_blocks": 1},
+    "bigbird_pegasus": {"attention_type": "original_full"},
     "qwen2_5_vl_vision": {"window_size": 16, "fullatt_block_indexes": [1]},
     "qwen2_5_omni_vision_encoder": {"window_size": 16, "fullatt_block_indexes": [1]},
     "exaone4_5_vision": {"window_size": 16, "fullatt_block_indexes": [1]},
@@ -29,16 +29,35 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "speecht5": {"conv_dim": [16, 16], "conv_stride": [5, 4], "conv_kernel": [10, 4]},
     "wav2vec2-bert": {"feature_projection_input_dim": 16},
     "visual_bert": {"visual_embedding_dim": 32},
-    "lxmert": {"visual_feat_dim": 16},
+    "lxmert": {"visual_feat_dim": 16, "visual_pos_dim": 4},
+    "janus_vqgan": _TOKENIZER,
+    "emu3_vqgan": _TOKENIZER,
+    "chameleon_vqgan": _TOKENIZER,
+    "t5gemma2_text": {"dropout_rate": 0.0},
+    "t5gemma2_decoder": {"dropout_rate": 0.0},
+    "pix2struct_text_model": {"initializer_range": 0.02},
+    "blip-2": {"image_token_index": 91},
+    "instructblip": {"image_token_index": 91},
+    "dbrx": {"attn_config": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0}},
+    "audio-spectrogram-transformer": {"max_length": 32, "frequency_stride": 8, "time_stride": 8},
+    "llama4_vision_model": {"intermediate_size": 128},
+    "convnext": {"image_size": 64},
+    "convnextv2": {"image_size": 64},
+    "ernie4_5_vl_moe_text": {"moe_num_experts": 4, "moe_k": 2},
+    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 48},
+    "moonshine_streaming": {"num_key_value_heads": 4, "num_attention_heads": 4},
+    "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"]},
     "bros": {"dim_bbox_sinusoid_emb_2d": 8, "dim_bbox_projection": 8, "hidden_size": 32},
     "step3p5": {"sliding_window": 4},
-    "sam": {}, "kosmos-2": {}, "blip-2": {},
     "dab-detr": {"query_dim": 4},
-    "esm": {"vocab_size": 100, "pad_token_id": 0, "mask_token_id": 4},
-    "patchtst": {"num_input_channels": 2, "context_length": 32, "patch_length": 8, "patch_stride": 8},
+    "patchtst": {
+        "num_input_channels": 2,
+        "context_length": 32,
+        "patch_length": 8,
+        "patch_stride": 8,
+    },
     "decision_transformer": {"state_dim": 5, "act_dim": 3, "n_positions": 128},
     "mllama_vision_model": {"vision_output_dim": 64, "intermediate_layers_indices": [0]},
-    "gpt_neox_japanese": {},
     "autoformer": _SERIES,
     "time_series_transformer": _SERIES,
     "informer": _SERIES,
@@ -66,13 +85,28 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "lfm3": {"num_hidden_layers": 4},
     "qwen4_exp_text": {"num_hidden_layers": 4},
     "recurrent_gemma": {"num_hidden_layers": 3},
-    "swin2sr": {"image_size": 32, "patch_size": 1, "window_size": 4, "depths": [2], "num_heads": [2], "embed_dim": 16},
-    "levit": {"image_size": 64, "hidden_sizes": [16, 24, 32], "num_attention_heads": [2, 2, 2], "depths": [1, 1, 1], "key_dim": [8, 8, 8]},
+    "swin2sr": {
+        "image_size": 32,
+        "patch_size": 1,
+        "window_size": 4,
+        "depths": [2],
+        "num_heads": [2],
+        "embed_dim": 16,
+    },
+    "levit": {
+        "image_size": 64,
+        "hidden_sizes": [16, 24, 32],
+        "num_attention_heads": [2, 2, 2],
+        "depths": [1, 1, 1],
+        "key_dim": [8, 8, 8],
+    },
     "deepseek_v2": {"num_experts_per_tok": 2, "topk_group": 1, "n_group": 1},
-    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "esm": {"vocab_size": 100, "pad_token_id": 0, "mask_token_id": 4},
     "gpt_neo": {
-        "num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 4,
+        "num_layers": 2,
+        "attention_types": [[["global", "local"], 1]],
+        "window_size": 4,
     },
     "hunyuan_v1_dense": {"head_dim": 8},
     "hunyuan_v1_moe": {"head_dim": 8},
@@ -89,14 +123,28 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "lilt": {"hidden_size": 48, "num_attention_heads": 4},
     "layoutlmv3": {"hidden_size": 48, "coordinate_size": 8, "shape_size": 8},
     "reformer": {
-        "axial_pos_embds_dim": [16, 16], "axial_pos_shape": [4, 4], "attn_layers": ["local", "lsh"],
+        "axial_pos_embds_dim": [16, 16],
+        "axial_pos_shape": [4, 4],
+        "attn_layers": ["local", "lsh"],
     },
     "clap_audio_model": {"spec_size": 32},
     "xmod": {"default_language": "en_XX"},
     "squeezebert": {"q_groups": 2, "k_groups": 2, "v_groups": 2, "post_attention_groups": 1},
     "diffllama": {"num_key_value_heads": 2},
-    "llama4_text": {"layer_types": ["chunked_attention", "full_attention"], "no_rope_layers": [1, 0]},
+    "llama4_text": {
+        "layer_types": ["chunked_attention", "full_attention"],
+        "no_rope_layers": [1, 0],
+    },
     "unlimited_ocr_text": {"num_key_value_heads": 4},
-}  # fmt: skip
+}
 
-INPUTS: Mapping[str, tuple[str, ...]] = {}
+INPUTS: Mapping[str, tuple[str, ...]] = {
+    "instructblip": ("input_ids", "pixel_values", "qformer_input_ids"),
+    "siglip2": ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes"),
+    "decision_transformer": ("states", "actions", "rewards", "returns_to_go", "timesteps"),
+    "sam3": ("pixel_values", "input_ids"),
+    "sam3_lite_text": ("pixel_values", "input_ids"),
+}
+
+LENGTHS: Mapping[str, int] = {"big_bird": 24}
+"""Tokens in a prompt where the usual dozen would not show what the family does."""

@@ -12,6 +12,7 @@ from conformance import family_of, model_types
 from conwalk.families import Family, as_markdown, load
 from conwalk.families.table import as_json
 from family_build import build
+from tiny_models import FAMILIES
 
 TABLE = load()
 BUILT = [f for f in TABLE.families if f.outcome != "not built"]
@@ -59,17 +60,75 @@ def test_the_table_names_every_family_and_no_other() -> None:
     assert len(listed) >= len(known) - 40
 
 
-NAMED = (
-    "bart t5 whisper gpt_oss deepseek_v3 qwen3_next clip dinov2 siglip mixtral granite cohere "
-    "stablelm starcoder2 olmo smollm3 xglm xlm-roberta deberta roformer funnel megatron-bert esm "
-    "albert gpt2 bert roberta distilbert electra modernbert opt gpt_neo gptj gpt_neox bloom falcon "
-    "mpt phi llama mistral qwen2 qwen3 gemma gemma2 gemma3_text olmo2 vit mpnet deberta-v2"
-).split()
+NAMED = [
+    "bart",
+    "t5",
+    "whisper",
+    "gpt_oss",
+    "deepseek_v3",
+    "qwen3_next",
+    "diffllama",
+    "clip",
+    "dinov2",
+    "siglip",
+    "mixtral",
+    "granite",
+    "cohere",
+    "stablelm",
+    "starcoder2",
+    "olmo",
+    "smollm3",
+    "xglm",
+    "xlm-roberta",
+    "deberta",
+    "roformer",
+    "funnel",
+    "megatron-bert",
+    "esm",
+    "albert",
+]
 
 
 def test_at_least_120_families_are_exact_and_these_among_them() -> None:
     assert len(EXACT) >= 120
-    assert [name for name in NAMED if name not in EXACT] == []
+    built = {row.model_type or name for name, row in FAMILIES.items()}
+    assert [name for name in (*NAMED, *sorted(built)) if name not in EXACT] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("gpt_oss", "leak"),
+        ("deepseek_v3", "input-dependent map"),
+        ("diffllama", "signed"),
+        ("qwen3_next", "gated"),
+        ("swin", "windows"),
+    ],
+)
+def test_what_sets_a_family_apart_is_named(name: str, kind: str) -> None:
+    assert kind in EXACT[name].kinds
+
+
+def test_layers_without_attention_are_listed_and_numbers_stay_true() -> None:
+    assert EXACT["qwen3_next"].sets == {"self": "3"}
+    assert EXACT["qwen3_next"].without == "0-2"
+
+
+def test_windows_are_told_layer_by_layer() -> None:
+    assert EXACT["gemma3_text"].windows == {str(layer): 4 for layer in range(5)}
+    assert EXACT["mistral"].windows == {"0": 4, "1": 4}
+    assert EXACT["llama"].windows == {}
+
+
+def test_both_towers_of_clip_have_sets_of_their_own() -> None:
+    assert EXACT["clip"].sets == {"vision_model": "0-1", "text_model": "0-1"}
+
+
+@pytest.mark.parametrize("name", ["longformer", "nystromformer"])
+def test_a_family_that_cannot_be_read_is_refused_with_a_reason(name: str) -> None:
+    (family,) = (f for f in TABLE.families if f.name == name)
+    assert family.outcome == "refused"
+    assert family.reasons
 
 
 @pytest.mark.parametrize("name", ["bart", "t5", "whisper"])
