@@ -165,6 +165,8 @@ def _details(maker: Maker, causal: bool) -> None:
         maker.keep(
             f"spectrum_{part}", (*LAYER, "eigenvalue"), values, detail=1, of="the leading ones"
         )
+    scales = random.uniform(2, 9, (sizes["prompt"], sizes["layer"]))
+    maker.keep("spectrum_scale", LAYER, scales, detail=1)
     between = random.uniform(0.5, 1.4, (sizes["prompt"], sizes["layer"], sizes["layer"]))
     maker.keep("operator_distance", (*LAYER, "layer_to"), between, detail=1)
     if cell == 1:

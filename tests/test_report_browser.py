@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 from conwalk import report
 from conwalk.report.digits import short
+from conwalk.report.disk import replace
 from report_cases import CASES, HOSTILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -65,6 +67,12 @@ class Visit:
         return self.page.evaluate(TABLE, figure)
 
 
+@cache
+def page_of(case: str) -> tuple[xr.Dataset, str]:
+    dataset = CASES[case]()
+    return dataset, report.page(dataset)
+
+
 def chromium(playwright: Playwright) -> str:
     named = os.environ.get("CONWALK_CHROMIUM")
     found = [named, *map(shutil.which, NAMES), playwright.chromium.executable_path]
@@ -93,8 +101,8 @@ def visit(browser: Browser, tmp_path: Path) -> Generator[Any]:
     def open_report(
         case: str, size: tuple[int, int] = WIDE, scheme: str = "light", **options: Any
     ) -> Visit:
-        dataset = CASES[case]()
-        path = report.write(dataset, tmp_path / f"{case}.html")
+        dataset, text = page_of(case)
+        path = replace(tmp_path / f"{case}.html", text)
         context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **options
         )
@@ -329,6 +337,18 @@ def test_browser_and_python_write_numbers_alike(visit: Any) -> None:
     values = (rng.normal(size=3000) * 10.0 ** rng.integers(-12, 12, 3000)).tolist()
     values += [0.03125, 0.0625, 999.5, 0.0, 1.0, 999_600.0, 0.00099951]
     assert visited.js(f"{values!r}.map(conwalk.short)") == [short(v) for v in values]
+
+
+def test_the_circle_of_the_spectrum_has_the_scale_of_the_transports(visit: Any) -> None:
+    visited = visit("decoder")
+    prompt, layer = visited.js("[conwalk.state.prompt, conwalk.state.layer]")
+    shapes = visited.js(
+        "conwalk.figures.find((f) => f.element.id === 'layer-spectrum').plot.layout.shapes"
+    )
+    scale = float(visited.dataset["spectrum_scale"].values[prompt, layer])
+    assert [shape["x1"] for shape in shapes] == pytest.approx([scale])
+    note = visited.page.inner_text("#layer-spectrum")
+    assert f"s = {short(scale)}" in note
 
 
 def test_light_and_dark_are_switched_by_hand(visit: Any) -> None:

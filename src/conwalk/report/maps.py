@@ -12,6 +12,7 @@ from conwalk.report.quantities import SHOWN_PROMPTS, bounds
 
 IMAGES = ("walk_matrix", "edge_effective_rank", "edge_norm")
 CLOUDS = ("spectrum_real", "spectrum_imag", "diffusion_map")
+SCALE = "spectrum_scale"
 BAND = ("singular_values_null_low", "singular_values_null_high")
 
 
@@ -35,6 +36,8 @@ def maps(dataset: xr.Dataset, blocks: Blocks, room: int) -> dict[str, Any]:
             blocks.add(one, "digits") if np.isfinite(one).any() else None
             for one in distances.to_numpy()[:SHOWN_PROMPTS]
         ]
+    if SCALE in dataset:
+        found[SCALE] = {**_words(dataset, SCALE), "values": _scales(dataset)}
     found["left_out"] = _by_layer(dataset, found, blocks, room)
     return found
 
@@ -63,6 +66,12 @@ def _singular_values(dataset: xr.Dataset, found: dict[str, Any], blocks: Blocks)
         if name in found:
             ordered = dataset[name].transpose(*axes.get(name, ("layer", "coordinate")))
             found[name]["numbers"] = blocks.add(ordered.to_numpy())
+
+
+def _scales(dataset: xr.Dataset) -> list[list[float | None]]:
+    """The radius of the circle that eigenvalues of an isometric connection keep to."""
+    values = dataset[SCALE].transpose("prompt", "layer").to_numpy()[:SHOWN_PROMPTS]
+    return [[float(v) if np.isfinite(v) else None for v in row] for row in values]
 
 
 def _by_layer(dataset: xr.Dataset, found: dict[str, Any], blocks: Blocks, room: int) -> int:

@@ -114,15 +114,18 @@
     const [real, imaginary] = await Promise.all(["real", "imag"].map((part) => conwalk.mapOf(`spectrum_${part}`, prompt, layer)));
     if (!real || !imaginary) return absent("spectrum_real");
     const [x, y] = [Array.from(real.values), Array.from(imaginary.values)];
-    const reach = 1.08 * Math.max(1, ...x.map(Math.abs), ...y.map(Math.abs));
+    const scale = conwalk.data.maps.spectrum_scale?.values[prompt]?.[layer] ?? null;
+    const radius = scale ?? 1;
+    const circle = scale === null ? "The orange circle has radius 1." : `The orange circle has radius s = ${conwalk.short(scale)}, the scale at which the transports come closest to isometries: were they isometries of that scale, no eigenvalue would lie outside.`;
+    const reach = 1.08 * Math.max(radius, ...x.map(Math.abs), ...y.map(Math.abs));
     return {
       title: `Spectrum, layer ${conwalk.data.layers[layer].label}, ${conwalk.data.prompts[prompt].name}`, symbol: "eigenvalues of 𝒲", href: "#def-spectral_radius",
-      note: `${conwalk.data.maps.spectrum_real.of || "Eigenvalues of the walk"}. The orange circle has radius 1.`, height: square(figure.element, 30),
+      note: `${conwalk.data.maps.spectrum_real.of || "Eigenvalues of the walk"}. ${circle}`, height: square(figure.element, 30),
       data: [{ x, y, type: "scatter", mode: "markers", marker: { size: x.length > 200 ? 4 : 6, color: conwalk.colour("series-1"), opacity: 0.65 }, text: x.map((v, i) => `λ = ${conwalk.short(v)} ${y[i] < 0 ? "−" : "+"} ${conwalk.short(Math.abs(y[i]))} i<br>|λ| = ${conwalk.short(Math.hypot(v, y[i]))}`), hovertemplate: "%{text}<extra></extra>" }],
       layout: {
         xaxis: { title: "real part", range: [-reach, reach], zeroline: true, zerolinecolor: conwalk.colour("grid"), constrain: "domain" },
         yaxis: { title: "imaginary part", range: [-reach, reach], zeroline: true, zerolinecolor: conwalk.colour("grid"), scaleanchor: "x", constrain: "domain" },
-        shapes: [{ type: "circle", x0: -1, x1: 1, y0: -1, y1: 1, layer: "above", line: { color: conwalk.colour("counter"), width: 1.6 } }],
+        shapes: [{ type: "circle", x0: -radius, x1: radius, y0: -radius, y1: radius, layer: "above", line: { color: conwalk.colour("counter"), width: 1.6 } }],
       },
       table: () => ({ head: ["number", "real part", "imaginary part", "modulus"], rows: x.map((v, i) => [i + 1, v, y[i], Math.hypot(v, y[i])]) }),
     };
