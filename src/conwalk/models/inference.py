@@ -83,7 +83,7 @@ def _attributes_kept(module: nn.Module) -> Generator[None]:
                 _put_back(vars(m)[name], kept)
 
 
-def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
+def _put_back(now: dict[Any, Any], before: Mapping[Any, Any]) -> None:
     for name in now.keys() - before.keys():
         del now[name]
     for name, value in before.items():
