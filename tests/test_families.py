@@ -13,8 +13,24 @@ from conwalk.theorems import one_walk, reconstruction_residual
 from tiny_models import FAMILIES, make_tiny, tiny_inputs
 
 LAYERS = {"albert": 6, "bart": 6, "gpt_neo": 2}
-HEADS = {"qwen2": (14, 2), "falcon": (4, 1)}
-GROUPED = {"llama", "mistral", "qwen3", "gemma", "gemma2", "gemma3_text", "olmo2", "falcon-new"}
+HEADS = {"qwen2": (14, 2), "falcon": (4, 1), "diffllama": (2, 1)}
+GROUPED = {
+    "llama",
+    "mistral",
+    "qwen3",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "olmo2",
+    "falcon-new",
+    "granite_swa",
+}
+KINDS = {
+    "bart": {"plain", "cross"},
+    "diffllama": {"signed"},
+    "deepseek_v3": {"latent"},
+    "granite_swa": {"leak"},
+}
 
 
 def first(returned: object) -> Tensor:
@@ -55,9 +71,7 @@ def test_layout_is_what_the_configuration_says(family: str) -> None:
     heads, values = HEADS.get(family, (4, 2 if family in GROUPED else 4))
     assert {s.n_heads for s in watched.sites} == {heads}
     assert {s.n_kv_heads for s in watched.sites} == {values}
-    assert {s.kind for s in watched.sites} == (
-        {"plain", "cross"} if family == "bart" else {"plain"}
-    )
+    assert {s.kind for s in watched.sites} == KINDS.get(family, {"plain"})
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -113,3 +127,41 @@ def test_bart_has_three_stacks_and_cross_attention_is_rectangular() -> None:
 def test_layer_numbers_are_those_of_the_path(family: str) -> None:
     for site in watch(make_tiny(family)).sites:
         assert str(site.layer) in site.path.split(".")
+
+
+def test_transformers_own_hooks_do_not_pile_up() -> None:
+    """Transformers hooks a model once it is asked for hidden states, and marks it as hooked."""
+    model = make_tiny("llama")
+    model.config.output_hidden_states = True
+    inputs = tiny_inputs(model, 6)
+    with torch.no_grad():
+        expected = len(model(**inputs).hidden_states)
+    for _ in range(2):
+        model = make_tiny("llama")
+        model.config.output_hidden_states = True
+        watched = watch(model)
+        assert not any(m._forward_hooks for m in model.modules())
+        returned = watched.stream(inputs, lambda _: None)
+        assert len(returned.hidden_states) == expected
+
+
+def test_differential_attention_is_one_signed_walk() -> None:
+    model = make_tiny("diffllama")
+    watched = watch(model)
+    assert [(s.kind, s.n_heads, s.value_width) for s in watched.sites] == [("signed", 2, 32)] * 3
+    caught: list[CapturedLayer] = []
+    inputs = tiny_inputs(model, 7)
+    watched.stream(inputs, caught.append)
+    attention = model.layers[0].self_attn
+    x = caught[0].value_input
+    values = attention.v_proj(x).view(7, 2, 16).flatten(1)
+    lam = (
+        (attention.lambda_q1 * attention.lambda_k1).sum().exp()
+        - (attention.lambda_q2 * attention.lambda_k2).sum().exp()
+        + attention.lambda_init
+    )
+    assert caught[0].site.subtracted == pytest.approx(-lam.item(), rel=1e-5)
+    mixed = caught[0].attention @ values
+    # the norm of each head, at every query, is in the weights
+    root = mixed.square().mean(-1).sqrt()
+    assert torch.allclose(root, torch.full_like(root, 1 - attention.lambda_init), atol=1e-4)

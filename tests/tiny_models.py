@@ -199,6 +199,29 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 "share_att_key": True,
             }
         ),
+        "diffllama": Family(
+            {**_COMMON, "num_key_value_heads": 2},
+            enlarge={"lambda_q1": 0.3, "lambda_q2": 0.3},
+        ),
+        "squeezebert": Family({**_COMMON, "embedding_size": 64}),
+        "granite_swa": Family(_WINDOWED),
+        "deepseek_v3": Family(
+            {
+                **_COMMON,
+                "num_key_value_heads": 4,
+                "q_lora_rank": 24,
+                "kv_lora_rank": 20,
+                "qk_rope_head_dim": 8,
+                "qk_nope_head_dim": 8,
+                "v_head_dim": 12,
+                "first_k_dense_replace": 3,
+                "moe_intermediate_size": 16,
+                "n_routed_experts": 4,
+                "num_experts_per_tok": 2,
+                "n_group": 1,
+                "topk_group": 1,
+            }
+        ),
     }
 )
 

@@ -8,7 +8,7 @@ with signed weights (Theory §7).
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -48,8 +48,8 @@ def ratio(
 
 
 def joined_halves(
-    first: Float[Tensor, "head k"], second: Float[Tensor, "head k"]
-) -> Float[Tensor, "half k2"] | None:
+    first: Int[Tensor, "head k"], second: Int[Tensor, "head k"]
+) -> Int[Tensor, "half k2"] | None:
     """Channels of the values of both calls, for the heads that are left; None if halves differ."""
     both = torch.cat([first, second], -1)
     half = len(both) // 2
