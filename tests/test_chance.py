@@ -109,6 +109,22 @@ def test_a_long_text_in_blocks_of_rows_gives_what_it_gives_whole(
     assert np.allclose(asked.curl_share, whole.curl_share)
 
 
+def test_nulls_that_were_not_drawn_of_a_long_text_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, panel = make_tiny("llama"), [metric("flow"), metric("entropy")]
+    monkeypatch.setattr("conwalk.pipeline.analysis.BLOCK_ABOVE", 12)
+    found = analyze(model, [IDS[0], IDS[0] * 2], panel=panel, null_draws=2)
+    (entry,) = refused(found)
+    assert entry["name"] == "prompt 1, drawn nulls of flow"
+    assert "--whole" in entry["reason"]
+    assert found.flow_asymmetry_null_mean[1].isnull().all()
+    assert found.stationarity_defect_null_mean[0].notnull().all()
+    assert found.stationarity_defect[1].notnull().all()
+    assert refused(analyze(model, IDS * 2, panel=panel, null_draws=2, whole=True)) == []
+    assert refused(analyze(model, IDS * 2, panel=panel)) == []
+
+
 def test_scores_that_cannot_be_had_are_listed() -> None:
     found = analyze(make_tiny("falcon-alibi"), IDS)
     assert found.curl_share.isnull().all()

@@ -50,6 +50,11 @@ class ChancePanel:
         self._draws = draws
         self._seed = seed
 
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Those that are computed again on draws."""
+        return tuple(self._metrics)
+
     def declare(self, collector: Collector) -> None:
         """Make room beside every quantity."""
         for metric in self._metrics:
