@@ -337,8 +337,12 @@ class _Reader:
         natural = torch.arange(shape[0] * shape[1])
         put_out = _put_out(index, shape)
         for reads in (natural.view(shape), natural.view(shape[::-1]).t().contiguous()):
-            factors = torch.stack(several)[:, reads] / put_out
-            change = (factors / factors[:1]).nan_to_num(1.0)
-            if bool(((change - change.median(-1, keepdim=True).values).abs() <= limit).all()):
+            read = torch.stack(several)[:, reads]
+            factors = read / put_out
+            # a gate that is shut lets nothing through to tell an order by
+            shut = (read.abs() <= limit * size).all(0)
+            change = torch.where(shut, torch.nan, factors / factors[:1])
+            off = (change - change.nanmedian(-1, keepdim=True).values).abs()
+            if bool((shut | (off <= limit)).all()):
                 return reads
         return None
