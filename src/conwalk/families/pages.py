@@ -41,7 +41,7 @@ def as_lines(table: Table) -> Iterator[str]:
         if not members:
             continue
         yield ""
-        yield f"{outcome} ({len(members)}): {meaning}"
+        yield from wrap(f"{outcome} ({len(members)}): {meaning}", _WIDTH)
         if outcome == "no attention":
             yield from _paragraph(", ".join(f.name for f in members), _NAMED)
             continue
