@@ -165,3 +165,13 @@ def test_differential_attention_is_one_signed_walk() -> None:
     # the norm of each head, at every query, is in the weights
     root = mixed.square().mean(-1).sqrt()
     assert torch.allclose(root, torch.full_like(root, 1 - attention.lambda_init), atol=1e-4)
+
+
+@pytest.mark.parametrize(("family", "window"), [("mistral", 4), ("llama", None)])
+def test_window_is_named_and_seen(family: str, window: int | None) -> None:
+    model = make_tiny(family)
+    watched = watch(model)
+    seen: list[int] = []
+    watched.stream(tiny_inputs(model, 9), lambda layer: seen.append(layer.reach))
+    assert {s.reach for s in watched.sites} == {window}
+    assert set(seen) == {window or 9}

@@ -57,6 +57,15 @@ class CapturedRows:
         """Largest share of a row that goes to no key (Theory §7); 0 for stochastic rows."""
         return float((1 - self.attention.sum(-1)).max().clamp(min=0))
 
+    @property
+    def reach(self) -> int:
+        """Tokens from a query to the farthest key with weight, both counted; 1 for itself alone.
+
+        Counted backwards and forwards by position, so for square attention only.
+        """
+        used = (self.attention != 0).any(0).nonzero()
+        return int((used[:, 0] + self.first - used[:, 1]).abs().max()) + 1
+
     def _value_scale(self) -> Tensor:
         """The factor between a value and its linear map, token by token and head by head."""
         plain = torch.einsum("md,gdk->gmk", self.value_input, self.transports.W_V)

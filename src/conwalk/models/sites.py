@@ -75,8 +75,7 @@ class AttentionSite:
         value: the value projection.
         output: the output projection.
         windows: whether tokens attend within separate windows, of which a prompt has several.
-        reach: the farthest key that a query may see counts this many tokens back, itself
-            included, where the model names a sliding window.
+        reach: the sliding window in tokens, where the model names one.
         rescaled_rows: whether the model multiplies what each query of a head mixed by a factor,
             which then belongs to the weights (an attention sink applied afterwards).
         subtracted: with differential attention, made of two calls, the multiple of the second half

@@ -69,14 +69,15 @@ class LayerProof:
         if self.least_weight < 0:
             return "signed"
         leaking = self.leak > tolerance.row_sum(self.site.output.linear.weight.dtype)
-        return f"{self.site.kind}, leaking rows" if leaking else self.site.kind
+        named = self.site.kind == "leak" or not leaking
+        return self.site.kind if named else f"{self.site.kind}, leaking rows"
 
     @property
     def verdict(self) -> str:
         """``exact``, with a reservation where the maps depend on the input, or ``NOT REBUILT``."""
         if not self.exact:
             return "NOT REBUILT"
-        return "exact at this input" if self.site.kind in ("gated", "normed value") else "exact"
+        return "exact at this input" if self.site.depends_on_input else "exact"
 
     @property
     def cells(self) -> tuple[str, ...]:
