@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from conwalk.models import inference
+from conwalk.models.bypass import refuse_bypassed
 from conwalk.models.differential import joined_halves, ratio
 from conwalk.models.linear import label
 from conwalk.models.sites import AttentionSite, OutputMap, Refusal, Side, ValueMap, numbered
@@ -64,7 +65,7 @@ def discover(module: nn.Module, inputs: dict[str, Any], lengths: dict[int, Side]
         The sites in the order of the pass, and what was refused.
     """
     reader = _Reader(module, inputs, lengths)
-    return reader.read()
+    return reader.proven(reader.read())
 
 
 def _integers(labels: Tensor) -> bool:
@@ -160,6 +161,11 @@ class _Reader:
         seen = self._full
         interface = seen.observations and not seen.softmaxes
         return {} if interface else self._tagger.pieces()
+
+    def proven(self, layout: Layout) -> Layout:
+        """The layout without the sites whose heads go another way as well."""
+        sites, bypassed = refuse_bypassed(layout.sites, self._full, self._tagger)
+        return replace(layout, sites=tuple(sites), refused=(*layout.refused, *bypassed))
 
     def _site(self, index: int, seen: Observation, event: int, call: int) -> AttentionSite:
         value = self._value(index, seen)

@@ -88,12 +88,21 @@ class Observation:
 
 @dataclass(frozen=True)
 class LinearCall:
-    """One use of a linear layer: its first label, the labels it put out, and the axes it kept."""
+    """One use of a linear layer.
+
+    Attributes:
+        linear: the layer.
+        base: its first label.
+        labels: what it put out.
+        places: the axes it kept.
+        read: what it was given at the last position.
+    """
 
     linear: Linear
     base: int
     labels: Tensor
     places: tuple[int, ...]
+    read: Tensor
 
 
 @dataclass
@@ -103,11 +112,13 @@ class TaggedPass:
     Attributes:
         observations: attention calls.
         calls: uses of linear layers.
+        returned: the first tensor that the model gave.
         softmaxes: how many softmaxes there were that could be attention, outside the interface.
     """
 
     observations: list[Observation] = field(default_factory=list)
     calls: list[LinearCall] = field(default_factory=list)
+    returned: Tensor | None = None
     softmaxes: int = 0
 
 
@@ -181,8 +192,10 @@ class _Pass:
         digit: int,
         radix: float,
         pattern: int | None = None,
+        silenced: frozenset[int] = frozenset(),
     ) -> None:
         self._running = running
+        self._silenced = silenced
         self.seen = TaggedPass()
         self._kind: Labels = kind
         self._pattern = pattern
@@ -211,7 +224,8 @@ class _Pass:
     def _put_out(self, linear: Linear, x: Tensor, width: int) -> Tensor:
         self._arrive(linear, x)
         labels = _labels(self._kind, self._scale, len(self.seen.calls), self._base, width)
-        self.seen.calls.append(LinearCall(linear, self._base, labels, tuple(x.shape[:-1])))
+        last = x.reshape(-1, x.shape[-1])[-1:].detach().clone()
+        self.seen.calls.append(LinearCall(linear, self._base, labels, tuple(x.shape[:-1]), last))
         self._base += width
         return self._shown(labels).to(dtype=x.dtype, device=x.device)
 
@@ -257,6 +271,8 @@ class _Pass:
         kind: Labels = "global" if self._kind == "global" else "local"
         labels = self._shown(_labels(kind, self._scale, 0, self._base, n_heads * width))
         self._base += n_heads * width
+        if len(self.seen.observations) - 1 in self._silenced:
+            labels = torch.zeros_like(labels)
         return labels.view(n_heads, width)
 
     @contextmanager
@@ -323,11 +339,24 @@ class Tagger:
             inference.forward(self._module, self._inputs)
         return mode.found
 
+    def silenced(self, calls: frozenset[int]) -> TaggedPass:
+        """One labelled pass in which some attention calls put out zeros.
+
+        Args:
+            calls: their positions among all attention calls of the pass.
+        """
+        return self._once("global", 1.0, 0, silenced=calls)
+
     def _once(
-        self, kind: Labels, scale: float, digit: int, pattern: int | None = None
+        self,
+        kind: Labels,
+        scale: float,
+        digit: int,
+        pattern: int | None = None,
+        silenced: frozenset[int] = frozenset(),
     ) -> TaggedPass:
         running = Running()
-        tagged = _Pass(running, kind, scale, digit, self._radix, pattern)
+        tagged = _Pass(running, kind, scale, digit, self._radix, pattern, silenced)
         with (
             inference.eager(self._module),
             running.following(self._module),
@@ -335,7 +364,8 @@ class Tagger:
             intercept(tagged.attention, batch=1, on_softmax=tagged.softmax),
             ParameterFunctionMode(tagged.product, self._parameters),
         ):
-            inference.forward(self._module, self._inputs)
+            returned = inference.forward(self._module, self._inputs)
+        tagged.seen.returned = inference.first_tensor(returned)
         return tagged.seen
 
 
