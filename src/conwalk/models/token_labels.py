@@ -73,7 +73,7 @@ def of_spans(
     special, unknown = special_ids(tokenizer), unknown_id(tokenizer)
     pieces = [piece(tokenizer, token) for token in ids]
     of_text = [
-        span.text is not None and token not in special and name != _PREFIX
+        token not in special and _is_of_text(span, name, texts)
         for token, span, name in zip(ids, spans, pieces, strict=True)
     ]
     covered = Counter(
@@ -89,6 +89,13 @@ def of_spans(
         foreign = counts and token == unknown and shown != name
         labels.append(f"{shown}{PART}{name}" if foreign else shown or name)
     return tuple(labels)
+
+
+def _is_of_text(span: Span, name: str, texts: Sequence[str]) -> bool:
+    """Whether a token is of the characters it lies on: a prefix is put before them."""
+    if span.text is None:
+        return False
+    return name != _PREFIX or texts[span.text][span.first : span.last].isspace()
 
 
 def _shown(

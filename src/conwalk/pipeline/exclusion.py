@@ -1,7 +1,8 @@
 """Attention between the tokens of the text alone: special ones left out, rows renormalised."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,7 +88,7 @@ class Exclusion:
             return self._rows(rows, place, queries, keys)
         except _NothingLeftError as lack:
             self._lacks[place] = str(lack)
-            return replace(rows, attention=rows.attention[:, :0])
+            return _with(rows, attention=rows.attention[:, :0])
 
     def close(self, place: Place, collector: Collector) -> str | None:
         """Put the share of attention that was left out of a layer.
@@ -114,7 +115,7 @@ class Exclusion:
         before = _pick(rows.attention, 1, inside)
         attention = _pick(before, 2, keys)
         attention = self._renormalised(before, attention, place)
-        return replace(
+        return _with(
             rows,
             first=first,
             n_rows=n_rows,
@@ -140,6 +141,12 @@ class Exclusion:
         found.sums += chosen.clamp(min=0).sum(-1)
         found.queries += chosen.shape[1]
         return kept * torch.where(left > 0, whole / left, 1.0)
+
+
+def _with(rows: CapturedRows, **changed: Any) -> CapturedRows:
+    """Rows with other values; of a whole layer its attention and what that mixes."""
+    known = {part.name: getattr(rows, part.name) for part in fields(CapturedRows)}
+    return CapturedRows(**{**known, **changed})
 
 
 def _pick(t: Tensor, axis: int, places: Tensor | None) -> Tensor:
