@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from conwalk import plot
 from conwalk.errors import OutputError, SelectionError
@@ -208,6 +209,11 @@ def test_what_no_font_has_is_a_box_and_a_dollar_is_a_dollar() -> None:
     ax = plot.walk(figure_dataset(), 0, 0, ax=Figure().subplots())
     dollar = next(t for t in ax.get_yticklabels() if t.get_text() == "$x$")
     assert dollar.get_parse_math() is False
+    named = figure_dataset().assign_coords(prompt=["$a$ story", "b"])
+    drawn = plot.compose("walk", [named]).axes[0]
+    assert "$a$ story" in drawn.get_title(loc="left")
+    (title,) = [t for t in drawn.findobj(Text) if "$a$" in t.get_text()]
+    assert title.get_parse_math() is False
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,9 @@ def test_by_edge_is_one_row_an_edge_that_is_there(causal: bool) -> None:
 
 def test_edges_of_pooled_maps_are_named_by_the_first_token_of_their_cell() -> None:
     found = figure_dataset()
-    pooled = found[["walk_matrix", "edge_norm", "token_text"]].isel(query=slice(0, 4), key=slice(0, 4))
+    pooled = found[["walk_matrix", "edge_norm", "token_text"]].isel(
+        query=slice(0, 4), key=slice(0, 4)
+    )
     pooled["walk_matrix"].attrs["tokens_per_cell"] = 2
     table = tidy(pooled, "edge")
     assert sorted(set(table["query"])) == [0, 2, 4, 6]
