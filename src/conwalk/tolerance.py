@@ -9,6 +9,7 @@ _RECONSTRUCTION = {
     torch.bfloat16: 3e-2,
 }
 _ROUNDING_STEPS = 64.0
+_STORED_ROW = 4.0
 
 
 def reconstruction(dtype: torch.dtype) -> float:
@@ -34,6 +35,16 @@ def rounding(dtype: torch.dtype, terms: int = 1) -> float:
     return _ROUNDING_STEPS * torch.finfo(dtype).eps * max(terms, 1) ** 0.5
 
 
+def stored(dtype: torch.dtype) -> float:
+    """Relative error of numbers that a model computed and put out in its dtype.
+
+    In half precision products are summed in float32 and rounded once, when they are stored; in
+    single and double precision it is the sums that round.
+    """
+    eps = torch.finfo(dtype).eps
+    return eps if eps > torch.finfo(torch.float32).eps else rounding(dtype)
+
+
 def label(labels: torch.Tensor) -> torch.Tensor:
     """How far integer labels sent through a model may come out from where they went in.
 
@@ -48,7 +59,7 @@ def row_sum(dtype: torch.dtype) -> float:
 
     Models may compute the softmax in float32 whatever their own dtype.
     """
-    return _ROUNDING_STEPS * max(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
+    return max(_STORED_ROW * torch.finfo(dtype).eps, rounding(torch.float32))
 
 
 def softmax(dtype: torch.dtype) -> float:

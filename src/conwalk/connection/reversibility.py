@@ -56,7 +56,7 @@ def _split(scores: Float[Tensor, "head token token"]) -> ScoreSplit:
     curl_size = torch.linalg.vector_norm(curl, dim=(-2, -1))
     # a norm of differences is several times as fast as a variance along the rows
     seen_size = torch.linalg.vector_norm(S - S.mean(-1, keepdim=True), dim=(-2, -1))
-    rounding = tolerance.rounding(scores.dtype) * torch.linalg.vector_norm(S, dim=(-2, -1))
+    rounding = tolerance.stored(scores.dtype) * torch.linalg.vector_norm(S, dim=(-2, -1))
     curl_size = torch.where(curl_size <= rounding, torch.zeros_like(curl_size), curl_size)
     return ScoreSplit(_share(curl_size, skew_size), _share(curl_size, seen_size))
 
