@@ -163,7 +163,7 @@ class Encoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Embedding(11, WIDTH)
-        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, batch_first=True)
+        layer = nn.TransformerEncoderLayer(WIDTH, 4, 32, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, 2)
 
     def forward(self, input_ids: Tensor) -> Tensor:
