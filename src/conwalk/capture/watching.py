@@ -38,11 +38,15 @@ class Watch:
 
         Raises:
             SelectionError: naming a layer that the model does not have.
+            CaptureError: naming a layer that was refused, with the reason.
         """
         if wanted is None:
             return self.sites
         chosen = set(wanted)
         missing = sorted(chosen - {s.layer for s in self.sites})
+        unread = [r for r in self.refused if not self.sites or r.name.startswith(_names(missing))]
+        if missing and unread:
+            raise CaptureError(f"{unread[0].name} cannot be read as a walk: {unread[0].reason}")
         if missing:
             raise SelectionError(
                 f"layer {missing[0]} does not exist: this model has attention in layers "
@@ -166,6 +170,11 @@ class _Proof:
     def _as_seen(self, site: AttentionSite) -> AttentionSite:
         signed = site.index in self._signed
         return replace(site, signed=signed, leaks=site.index in self._leaks and not signed)
+
+
+def _names(layers: Sequence[int]) -> tuple[str, ...]:
+    """How the names of sites in these layers begin, where there is one stack."""
+    return tuple(f"layer {n} " for n in layers)
 
 
 def _ranges(numbers: Sequence[int]) -> str:
