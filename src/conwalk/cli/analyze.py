@@ -119,13 +119,15 @@ def analyze(
             progress=tick,
         )
     say_notes(json.loads(found.attrs["input_notes"]), quiet=quiet)
-    last = written.write(found, folder, report=report)
+    lines = written.write(found, folder, report=report)
     if output is options.Format.json:
         console.echo(json.dumps(results.layer_records(found), indent=2))
-        console.say(last, quiet=quiet)
+        for line in lines:
+            console.say(line, quiet=quiet)
     else:
         show(source, found)
-        console.echo(last)
+        for line in lines:
+            console.echo(line)
 
 
 def number(style: str, value: float | None) -> str:

