@@ -137,7 +137,7 @@ class Exclusion:
             )
         share = 1 - torch.where(whole > 0, left / whole, 1.0).squeeze(-1).double()
         chosen = share if self._heads is None else share[self._heads]
-        found = self._shares.setdefault(place, _Share(torch.zeros_like(chosen[:, 0])))
+        found = self._shares.setdefault(place, _Share(chosen.new_zeros(chosen.shape[0])))
         found.sums += chosen.clamp(min=0).sum(-1)
         found.queries += chosen.shape[1]
         return kept * torch.where(left > 0, whole / left, 1.0)

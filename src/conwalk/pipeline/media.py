@@ -187,9 +187,9 @@ def _samples(item: Item, rate: int) -> tuple[NDArray[np.float32], tuple[str, ...
     samples = given.astype(np.float32)
     if not np.isfinite(samples).all():
         raise TextError("its audio holds numbers that are infinite or none; mend them first")
-    if item.sampling_rate in (None, rate):
+    own = rate if item.sampling_rate is None else int(item.sampling_rate)
+    if own == rate:
         return samples, ()
-    own = int(item.sampling_rate or rate)
     if own < 1:
         raise TextError(f"a sampling rate of {own} Hz is none; give that of the audio")
     shared = math.gcd(own, rate)
