@@ -196,12 +196,16 @@ def _kinds(proof: LayerProof) -> list[str]:
     found = {
         "cross": site.sides[0] != site.sides[1],
         "gated": site.output.gated,
-        "input-dependent map": site.value.scaled or site.kind == "latent",
+        "input-dependent map": site.depends_on_input and not _only_gated(site),
         "leak": site.leaks or "leak" in proof.kind,
         "signed": site.subtracted is not None or proof.least_weight < 0,
         "windows": site.windows,
     }
     return [name for name, so in found.items() if so]
+
+
+def _only_gated(site: AttentionSite) -> bool:
+    return site.output.gated and not site.value.scaled and site.width_in == site.width_out
 
 
 def _sets(proofs: Sequence[LayerProof]) -> dict[str, str]:
