@@ -19,7 +19,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 from transformers.pytorch_utils import Conv1D
 
 from conwalk import tolerance
-from conwalk.models import inference
+from conwalk.models import inference, offload
 from conwalk.models.interception import AttentionCall, intercept
 
 _OF_FAMILIES = "transformers.models."
@@ -115,7 +115,7 @@ def affine_modules(module: nn.Module, inputs: dict[str, Any]) -> dict[nn.Module,
         The affine map of every such module.
     """
     possible = {m for m in module.modules() if m is not module and _is_candidate(m)}
-    if not possible:
+    if not possible or offload.is_empty(module):
         return {}
     seen = _Seen()
     with inference.eager(module), seen.watching(module, possible):

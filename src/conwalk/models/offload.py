@@ -40,6 +40,11 @@ def is_elsewhere(module: nn.Module) -> bool:
     return any(p.is_meta for p in module.parameters(recurse=False))
 
 
+def is_empty(module: nn.Module) -> bool:
+    """Whether a model has parameters without values, so that it can only be run on labels."""
+    return any(_store(m) is None and is_elsewhere(m) for m in module.modules())
+
+
 def value(module: nn.Module, name: str) -> Tensor:
     """A parameter of a module, from wherever it is kept; detached.
 

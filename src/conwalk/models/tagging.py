@@ -7,7 +7,7 @@ next linear say in what order W_O reads the heads. The weights are never touched
 """
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from conwalk.models import inference
+from conwalk.models import inference, offload
 from conwalk.models.affine import AffineModule, affine_modules
 from conwalk.models.interception import (
     AttentionCall,
@@ -335,7 +335,13 @@ class Tagger:
         """Places at which softmaxes meet values in pieces, and what is done there instead."""
         running = Running()
         mode = Pieces(lambda: running.path)
-        with inference.eager(self._module), running.following(self._module), mode:
+        labels = labelled if offload.is_empty(self._module) else nullcontext
+        with (
+            inference.eager(self._module),
+            labels(self._module),
+            running.following(self._module),
+            mode,
+        ):
             inference.forward(self._module, self._inputs)
         return mode.found
 
