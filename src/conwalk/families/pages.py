@@ -18,6 +18,8 @@ place at which it attends was rebuilt as a connection walk and compared with wha
 out, in whole, head by head, and as one walk. `tests/test_conformance.py` does it again, family by
 family, and fails if an outcome changes. It also breaks each rebuild on purpose (value heads
 swapped, W_O transposed, a bias dropped or added, heads grouped wrongly): each break must show.
+Where a gate is read off the data it makes up for any order in which W_O reads its channels, so
+that no rebuild can tell; there that order rests on the labelled passes that found it.
 
 An outcome is about the architecture, in float32 and at that size. `conwalk verify MODEL` proves
 the model you have. The command `conwalk models --families` prints this table.
