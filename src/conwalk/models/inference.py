@@ -102,6 +102,13 @@ def _step_by_step() -> Generator[None]:
         torch.backends.mha.set_fastpath_enabled(fused)
 
 
+def _without_casts(module: nn.Module) -> None:
+    """Run a model that accelerate made run under autocast as it was before."""
+    own = vars(module).get("_original_forward")
+    if own is not None:
+        vars(module)["forward"] = own
+
+
 @contextmanager
 def eager(module: nn.Module) -> Generator[None]:
     """Evaluation mode, eager attention, nothing compiled and no gradients in this context.
@@ -123,6 +130,7 @@ def eager(module: nn.Module) -> Generator[None]:
                 setattr(config, _IMPLEMENTATION, "eager")
             for m in module.modules():
                 m.training = False
+            _without_casts(module)
             yield
         finally:
             for config, was in implementations:

@@ -4,8 +4,10 @@ Two kinds of modules, modules that are affine maps as a whole, and products with
 a model carries out itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 
+import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
@@ -51,13 +53,36 @@ def out_width(linear: Linear) -> int:
     return linear.nf if isinstance(linear, Conv1D) else linear.out_features
 
 
+def dtype_of(linear: Linear) -> torch.dtype:
+    """The dtype the layer runs in; nothing is computed to find it."""
+    if isinstance(linear, AffineModule):
+        return linear.dtype
+    if isinstance(linear, ParameterProduct):
+        return linear.weight.dtype
+    return next(p.dtype for p in linear.parameters())
+
+
+@contextmanager
+def _still(module: nn.Module) -> Generator[None]:
+    """Weights that are computed each time may be computed otherwise in training: not here."""
+    training = [m for m in module.modules() if m.training]
+    for m in training:
+        m.training = False
+    try:
+        yield
+    finally:
+        for m in training:
+            m.training = True
+
+
 def bias(linear: Linear) -> Tensor | None:
     """The bias, ``(out,)``, detached, or None; in the dtype the layer runs in."""
     if isinstance(linear, AffineModule | ParameterProduct):
         return linear.bias
     if getattr(linear, "bias", None) is None:
         return None
-    return offload.value(linear, "bias").to(linear.weight.dtype)
+    with _still(linear):
+        return offload.value(linear, "bias").to(dtype_of(linear))
 
 
 def matrix(linear: Linear) -> Tensor:
@@ -67,7 +92,8 @@ def matrix(linear: Linear) -> Tensor:
     """
     if isinstance(linear, AffineModule | ParameterProduct):
         return linear.matrix()
-    weight = offload.value(linear, "weight")
+    with _still(linear):
+        weight = offload.value(linear, "weight")
     return weight if isinstance(linear, Conv1D) else weight.t()
 
 

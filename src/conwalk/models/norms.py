@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from conwalk import tolerance
 from conwalk.models import inference, offload
-from conwalk.models.linear import module_of
+from conwalk.models.linear import dtype_of, module_of
 from conwalk.models.sites import AttentionSite
 from conwalk.operators.fields import working_dtype
 
@@ -42,7 +42,7 @@ def value_gains(
     gains = {norm: gain(norm) for norm in set(sources.values())}
     found = [gains[sources[m]] if m in sources else None for m in read_by]
     return [
-        None if g is None else g.to(s.value.linear.weight.dtype)
+        None if g is None else g.to(dtype_of(s.value.linear))
         for g, s in zip(found, sites, strict=True)
     ]
 

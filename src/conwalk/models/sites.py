@@ -10,10 +10,13 @@ from torch import Tensor
 
 from conwalk.connection import HeadTransports
 from conwalk.models.interception import Backend
-from conwalk.models.linear import Linear, bias, in_width, is_elsewhere, matrix, out_width
+from conwalk.models.linear import Linear, bias, dtype_of, in_width, is_elsewhere, matrix, out_width
 
 Kind = Literal["plain", "gated", "normed value", "cross", "windows", "latent", "leak", "signed"]
 Side = Literal["source", "target", "other"]
+
+_AROUND = ("_orig_mod", "_checkpoint_wrapped_module")
+"""Names under which a layer lies in what compiles it or saves it memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +174,7 @@ class AttentionSite:
         w_v = _gather(matrix(self.value.linear).t(), columns).transpose(1, 2)
         w_o = _gather(matrix(self.output.linear), self.output.reads)
         # what is kept elsewhere may be kept in another dtype than the model runs in
-        dtype = self.value.linear.weight.dtype
+        dtype = dtype_of(self.value.linear)
         return HeadTransports(w_v.to(dtype), w_o.to(dtype), self._value_bias(columns))
 
     def output_bias(self) -> Tensor | None:
@@ -182,7 +185,7 @@ class AttentionSite:
         own, added = bias(self.value.linear), self.value.added
         parts = [] if own is None else [own[columns.to(own.device)]]
         if added is not None:
-            parts.append(added.to(matrix(self.value.linear).device, self.value.linear.weight.dtype))
+            parts.append(added.to(matrix(self.value.linear).device, dtype_of(self.value.linear)))
         return sum(parts[1:], parts[0]) if parts else None
 
 
@@ -201,22 +204,25 @@ class Refusal:
     Attributes:
         name: layer and module, as messages call it.
         reason: one line.
+        path: the module, where one is known.
     """
 
     name: str
     reason: str
+    path: str = ""
 
 
 def numbered(sites: Sequence[AttentionSite]) -> list[AttentionSite]:
     """Give every site its stack and its layer number.
 
-    Sites whose paths differ in numbers only make a stack. The layer is the first number in the
-    path that rises along the stack (true numbers, with holes where a layer has no attention),
-    or the order of calls where none does, as for layers that share one module.
+    Sites whose paths differ in numbers only, or in what is around a layer, make a stack. The layer
+    is the first number in the path that rises along the stack (true numbers, with holes where a
+    layer has no attention), or the order of calls where none does, as for layers that share one
+    module.
     """
     stacks: dict[tuple[str, ...], list[AttentionSite]] = {}
     for site in sites:
-        words = tuple(w for w in site.path.split(".") if not w.isdigit())
+        words = tuple(w for w in site.path.split(".") if not w.isdigit() and w not in _AROUND)
         stacks.setdefault(words, []).append(site)
     names = _stack_names(stacks)
     found = [

@@ -11,6 +11,7 @@ from conwalk import tolerance
 from conwalk.capture import CapturedLayer, Watch, watch
 from conwalk.markup import card, grid
 from conwalk.models import inference
+from conwalk.models.linear import dtype_of
 from conwalk.models.sites import AttentionSite, Refusal
 from conwalk.pipeline.naming import Naming
 from conwalk.pipeline.source import Batches, Given, Prompts, model_of
@@ -32,6 +33,8 @@ class LayerProof:
         row_sum_defect: largest distance of a row's sum from 1.
         leak: largest share of a row that goes to no token.
         least_weight: smallest attention weight.
+        reach: tokens from a query to the farthest key with weight, both counted; 0 for cross
+            attention, whose positions have no distance.
         limit: the largest residual that counts as exact in this dtype.
     """
 
@@ -43,6 +46,7 @@ class LayerProof:
     row_sum_defect: float = 0.0
     leak: float = 0.0
     least_weight: float = 1.0
+    reach: int = 0
 
     @property
     def name(self) -> str:
@@ -68,7 +72,7 @@ class LayerProof:
         """The kind of walk, as far as its layout and its weights show (Theory §7)."""
         if self.least_weight < 0:
             return "signed"
-        leaking = self.leak > tolerance.row_sum(self.site.output.linear.weight.dtype)
+        leaking = self.leak > tolerance.row_sum(dtype_of(self.site.output.linear))
         named = self.site.kind == "leak" or not leaking
         return self.site.kind if named else f"{self.site.kind}, leaking rows"
 
@@ -113,6 +117,8 @@ class LayerProof:
             "row_sum_defect": self.row_sum_defect,
             "leak": self.leak,
             "least_weight": self.least_weight,
+            "window": site.reach,
+            "reach": self.reach,
             "verdict": self.verdict,
         }
 
@@ -126,6 +132,7 @@ class Verification:
         refused: places that attend but cannot be read as a walk.
         notes: what was done to inputs that their user may not expect.
         skipped: texts that could not be used, by name, with the reason.
+        without: layers in which nothing attends while others of their run do.
         same_output: whether the watched model's output was bit for bit the unwatched one's.
         dtype: the dtype the model ran in.
         limit: the largest residual that counts as exact in it.
@@ -138,6 +145,7 @@ class Verification:
     refused: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
     skipped: dict[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
     same_output: bool = True
     n_tokens: tuple[int, ...] = ()
 
@@ -151,6 +159,21 @@ class Verification:
         """Name and reason of every text and every place that was passed over."""
         texts = [(f"text {name}", reason) for name, reason in self.skipped.items()]
         return [*texts, *((r.name, r.reason) for r in self.refused)]
+
+    @property
+    def windows(self) -> str:
+        """How far back or ahead the layers see, where some see less far than others; else ""."""
+        far = max((proof.reach for proof in self.layers), default=0)
+        near = [proof for proof in self.layers if 0 < proof.reach < far]
+        named = [proof for proof in self.layers if proof.site.reach is not None]
+        if not near and not named:
+            return ""
+        by_reach: dict[int, list[str]] = {}
+        for proof in near or named:
+            by_reach.setdefault(proof.reach, []).append(proof.name)
+        parts = [f"{reach} tokens in {', '.join(names)}" for reach, names in by_reach.items()]
+        rest = f"; {far} in all others" if near else ""
+        return f"farthest token seen, itself counted: {'; '.join(parts)}{rest}"
 
     @property
     def summary(self) -> str:
@@ -189,6 +212,7 @@ class Verification:
             "notes": list(self.notes),
             "layers": [p.as_dict() for p in self.layers],
             "refused": [{"name": n, "reason": r} for n, r in self.refusals],
+            "without_attention": list(self.without),
         }
 
 
@@ -224,7 +248,7 @@ def verify(
     watched = watch(model.module, batches.example)
     sites = watched.layers(layers)
     limit = tolerance.reconstruction(model.dtype)
-    found = Verification(model.dtype, limit, refused=watched.refused)
+    found = Verification(model.dtype, limit, refused=watched.refused, without=watched.without)
     found.skipped = {s.name: s.reason for s in batches.skipped}
     naming = Naming(batches, watched)
     found.n_tokens = tuple(len(labels) for labels in naming.labels(naming.main))
@@ -260,6 +284,8 @@ def prove(layer: CapturedLayer, proof: LayerProof) -> None:
     proof.row_sum_defect = max(proof.row_sum_defect, float((sums - 1).abs().max()))
     proof.leak = max(proof.leak, layer.leak)
     proof.least_weight = min(proof.least_weight, float(layer.attention.min()))
+    if walk.is_square:
+        proof.reach = max(proof.reach, layer.reach)
 
 
 def head_residuals(layer: CapturedLayer) -> list[float]:

@@ -13,6 +13,7 @@ from conwalk.connection.fold import fold
 from conwalk.metrics import Arrays, Metric, Quantity
 from conwalk.models import Model, fingerprint
 from conwalk.models.cache import root
+from conwalk.models.linear import dtype_of
 from conwalk.models.norms import value_gains
 from conwalk.models.sites import AttentionSite
 from conwalk.nulls import gaussian
@@ -73,7 +74,7 @@ class WeightPanel:
             self._model.weights_hash,
             f"{site.path}#{site.call}",
             "+".join(m.name for m in self._panel),
-            f"heads {self._heads}, {site.value.linear.weight.dtype}, seed {self._seed}"
+            f"heads {self._heads}, {dtype_of(site.value.linear)}, seed {self._seed}"
             f"{self._effective(site)}",
         )
         kept = remembered(root() / _FOLDER, key, lambda: self._numbers(site))

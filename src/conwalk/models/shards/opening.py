@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from conwalk.errors import ConwalkError, SourceError
 from conwalk.models import folder, gguf, offload, probe, weight_files
 from conwalk.models.layout import Layout, discover
+from conwalk.models.linear import dtype_of
 from conwalk.models.location import locate_model
 from conwalk.models.model import Model
 from conwalk.models.norms import value_gains
@@ -114,7 +115,7 @@ def open_weights(
         layout.sites,
         layout.refused,
         tuple(gains),
-        layout.sites[0].value.linear.weight.dtype,
+        dtype_of(layout.sites[0].value.linear),
         opened.checkpoint.n_bytes,
     )
 
