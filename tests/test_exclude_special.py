@@ -83,9 +83,9 @@ def test_scores_are_those_of_the_kept_tokens(bert: Any) -> None:
 
 
 def test_every_metric_has_a_number_or_none_with_and_without(bert: Any) -> None:
-    asked: Any = {"panel": ALL, "details": True, "null_draws": 1, "layers": [0, 1]}
-    found = cw.analyze(bert, TEXTS, exclude_special=True, **asked)
-    plain = cw.analyze(bert, TEXTS, **asked)
+    asked: Any = {"panel": ALL, "details": True, "layers": [0, 1]}
+    found = cw.analyze(bert, TEXTS[:1], exclude_special=True, **asked)
+    plain = cw.analyze(bert, TEXTS[:1], **asked)
     assert set(found.data_vars) == {*plain.data_vars, "special_share"}
     for name in plain.data_vars:
         assert np.isfinite(found[name]).any() == np.isfinite(plain[name]).any(), name
