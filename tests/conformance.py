@@ -34,6 +34,7 @@ from conwalk.pipeline.verification import LayerProof, prove
 from conwalk.theorems import reconstruction
 from family_build import build, model_class
 from family_configs import tiny_config
+from family_rows import CAVEATS
 
 _ROOT = Path(__file__).parents[1]
 _MOST_PARAMETERS = 5_000_000
@@ -169,7 +170,7 @@ def family_of(name: str, model: Any, names: Sequence[str]) -> Family:
         sets=_sets(exact),
         without=_without(model, seen),
         windows={p.name: seen.reach[p.site.index] for p in exact if p.site.index in seen.reach},
-        reasons=tuple(sorted(reasons)),
+        reasons=(*sorted(reasons), *([CAVEATS[name]] if name in CAVEATS else [])),
     )
 
 

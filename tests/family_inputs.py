@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from conwalk.models import inference
-from family_rows import INPUTS, LENGTHS
+from family_rows import INPUTS
 
 TOKENS = 12
 _TARGET_TOKENS = 9
@@ -214,7 +214,7 @@ _BESIDE = (
 )  # fmt: skip
 _GRIDS = ("image_grid_thw", "grid_thw", "image_grid_hws", "grid_hws")
 _MAKERS: dict[str, Callable[[_Maker], Any]] = {
-    "input_ids": lambda m: m.tokens(LENGTHS.get(m.config.model_type, TOKENS)),
+    "input_ids": lambda m: m.tokens(TOKENS),
     "decoder_input_ids": lambda m: m.tokens(_TARGET_TOKENS),
     "pixel_values": lambda m: m.pixels(),
     "pixel_values_videos": lambda m: m.pixels(m.find("num_frames", default=4)),
