@@ -14,6 +14,7 @@ from conwalk.errors import CaptureError, ConwalkError, SelectionError, ShapeErro
 from conwalk.models import inference, probe
 from conwalk.models.layout import Layout, discover
 from conwalk.models.sites import AttentionSite, Refusal
+from conwalk.models.unattended import layers_without_attention, ranges
 from conwalk.theorems import reconstruction
 
 
@@ -26,12 +27,14 @@ class Watch:
         probe: inputs of the tiny pass in which they were found.
         sites: every place whose layer was rebuilt to the dtype's tolerance.
         refused: every place that was found but cannot be read as a walk, with the reason.
+        without: layers in which nothing attends while others of their run do, by path and numbers.
     """
 
     module: nn.Module
     probe: dict[str, Any]
     sites: tuple[AttentionSite, ...]
     refused: tuple[Refusal, ...]
+    without: tuple[str, ...] = ()
 
     def layers(self, wanted: Iterable[int] | None) -> tuple[AttentionSite, ...]:
         """The sites of the given layer numbers, in every stack; all of them for None.
@@ -50,7 +53,7 @@ class Watch:
         if missing:
             raise SelectionError(
                 f"layer {missing[0]} does not exist: this model has attention in layers "
-                f"{_ranges(sorted({s.layer for s in self.sites}))}"
+                f"{ranges(sorted({s.layer for s in self.sites}))}"
             )
         return tuple(s for s in self.sites if s.layer in chosen)
 
@@ -101,7 +104,9 @@ def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:
         for s, j in zip(layout.sites, judged, strict=True)
         if isinstance(j, Refusal)
     )
-    return Watch(module, inputs, proven, (*layout.refused, *failed))
+    refused = (*layout.refused, *failed)
+    attend = [place.path for place in (*proven, *refused)]
+    return Watch(module, inputs, proven, refused, layers_without_attention(module, attend))
 
 
 def _found(module: nn.Module, example: dict[str, Any] | None) -> tuple[dict[str, Any], Layout]:
@@ -162,9 +167,9 @@ class _Proof:
                 return self._as_seen(again)
         problem = self._problems.get(site.index)
         if problem is not None:
-            return Refusal(site.name, problem)
+            return Refusal(site.name, problem, site.path)
         if not found <= limit:
-            return Refusal(site.name, reconstruction.shortfall(found, limit))
+            return Refusal(site.name, reconstruction.shortfall(found, limit), site.path)
         return self._as_seen(site)
 
     def _as_seen(self, site: AttentionSite) -> AttentionSite:
@@ -175,14 +180,3 @@ class _Proof:
 def _names(layers: Sequence[int]) -> tuple[str, ...]:
     """How the names of sites in these layers begin, where there is one stack."""
     return tuple(f"layer {n} " for n in layers)
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """0-3, 7 for [0, 1, 2, 3, 7]."""
-    spans: list[tuple[int, int]] = []
-    for n in numbers:
-        if spans and spans[-1][1] == n - 1:
-            spans[-1] = (spans[-1][0], n)
-        else:
-            spans.append((n, n))
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conwalk.cli import console, options, written
+from conwalk.cli.forecasting import forecast
 from conwalk.cli.loading import load_quietly, prompts_of, say_notes
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def analyze(
         cut = "whole" if length is None else f"cut to {length} tokens"
         console.echo(f"would analyze {source} in {dtype} on {device}: {len(texts)} texts, {cut}")
         console.echo(f"would write {folder}")
+        forecast("analyze", source, texts, length, dtype=dtype, remote=trust_remote_code)
         return
     results.prepare(folder)
     model = load_quietly(
@@ -158,5 +160,7 @@ def show(source: str, found: "xr.Dataset") -> None:
         console.echo(
             f"special tokens {found.attrs['special_tokens']}: {share:.0%} of attention was theirs"
         )
+    for line in json.loads(found.attrs.get("layers_without_attention", "[]")):
+        console.tell(f"without softmax attention, passed over: {line}")
     for entry in results.refused(found):
         console.tell(f"refused: {entry['name']}: {entry['reason']}")

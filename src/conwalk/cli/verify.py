@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from conwalk.cli import console, options
+from conwalk.cli.forecasting import forecast
 from conwalk.cli.loading import load_quietly, prompts_of, say_notes
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def verify(
     offline: options.Offline = False,
     trust_remote_code: options.RemoteCode = False,
     output: options.OutputFormat = options.Format.table,
+    dry_run: options.DryRun = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Rebuild every attention layer as a connection walk and compare with the model's output.
@@ -43,6 +45,9 @@ def verify(
         text, prompt, max_length, default_length=_TOKENS, images=image, audio=audio
     )
     chosen = None if layers is None else numbers(layers, "--layers")
+    if dry_run:
+        forecast("verify", source, texts, length, dtype=dtype, remote=trust_remote_code)
+        return
     model = load_quietly(
         source,
         device=device,
@@ -84,6 +89,10 @@ def _print(source: str, found: "Verification") -> None:
             for proof in layers
         ),
     )
+    if found.windows:
+        console.tell(found.windows)
+    for line in found.without:
+        console.tell(f"without softmax attention, passed over: {line}")
     for name, reason in found.refusals:
         console.tell(f"refused: {name}: {reason}")
     console.tell(found.summary)

@@ -41,7 +41,7 @@ def refuse_bypassed(
         before = [s for s in kept if full.observations[s.index].value_linears <= changed]
         culprit = (before or kept)[-1]
         kept.remove(culprit)
-        refused.append(Refusal(culprit.name, _REASON))
+        refused.append(Refusal(culprit.name, _REASON, culprit.path))
     return kept, refused[::-1]
 
 

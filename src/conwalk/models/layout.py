@@ -150,9 +150,10 @@ class _Reader:
                     partner = index + 1
                 else:
                     reason = pieces.get(seen.path, str(problem))
-                    refused.append(Refusal(f"attention call {index} ({seen.path})", reason))
+                    name = f"attention call {index} ({seen.path})"
+                    refused.append(Refusal(name, reason, seen.path))
         named = {o.path for o in self._full.observations}
-        refused += [Refusal(path, why) for path, why in pieces.items() if path not in named]
+        refused += [Refusal(path, why, path) for path, why in pieces.items() if path not in named]
         unsteady = {o.path: _UNSTEADY for o in self._full.observations if not o.steady}
         return Layout(tuple(numbered(sites)), tuple(refused), unsteady | pieces)
 

@@ -267,6 +267,7 @@ def analyze(
             **provenance(model, seed=seed, command=command),
             "special_tokens": EXCLUDED if exclude_special else INCLUDED,
             "input_notes": batches.notes,
+            "layers_without_attention": list(watched.without),
         },
     )
 

@@ -46,7 +46,8 @@ def layer_coordinates(
 
     Returns:
         Layer numbers where there is one stack, ``stack.number`` where there are several; stack,
-        path, kind, and scaling and softcap, NaN where they are not known or not there.
+        path, kind, and scaling and softcap of the scores and the sliding window in tokens, NaN
+        where they are not named or not there.
     """
     named = [score_maps.get(place, (None, None)) for place in range(len(sites))]
     single = len({s.stack for s in sites}) == 1
@@ -57,4 +58,5 @@ def layer_coordinates(
         "kind": [s.kind for s in sites],
         "scaling": [math.nan if scaling is None else float(scaling) for scaling, _ in named],
         "softcap": [math.nan if softcap is None else float(softcap) for _, softcap in named],
+        "window": [math.nan if s.reach is None else float(s.reach) for s in sites],
     }
