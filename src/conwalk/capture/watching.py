@@ -110,20 +110,32 @@ def watch(module: nn.Module, example: dict[str, Any] | None = None) -> Watch:
 
 
 def _found(module: nn.Module, example: dict[str, Any] | None) -> tuple[dict[str, Any], Layout]:
-    """The layout, from the shortest inputs on which the model runs."""
+    """The layout, from the shortest inputs on which the model runs and stays what it is."""
     problem: Exception | None = None
     for inputs in probe.candidates(module, example):
         try:
-            return inputs, discover(module, inputs, probe.lengths(inputs))
+            layout = discover(module, inputs, probe.lengths(inputs))
         except ConwalkError:
             raise
-        except Exception as found:  # noqa: BLE001 - whatever a model raises on too short a text
-            problem = problem or found
+        except Exception as raised:  # noqa: BLE001 - whatever a model raises on too short a text
+            problem = problem or raised
+        else:
+            return _as_used(module, example, inputs, layout)
     said = str(problem).partition("\n")[0]
     more = "" if example else "; pass one example of its inputs, so that its attention can be found"
     raise CaptureError(
         f"{type(module).__name__} does not run on a short input: {said}{more}"
     ) from problem
+
+
+def _as_used(
+    module: nn.Module, example: dict[str, Any] | None, inputs: dict[str, Any], layout: Layout
+) -> tuple[dict[str, Any], Layout]:
+    """The layout of a model that is another for short texts, from the text it is going to read."""
+    if not layout.rebuilt or not example:
+        return inputs, layout
+    whole = probe.first_prompt(example)
+    return whole, discover(module, whole, probe.lengths(whole))
 
 
 class _Proof:

@@ -14,8 +14,8 @@ from conwalk.errors import CaptureError
 
 _IMPLEMENTATION = "_attn_implementation_internal"
 _CONTENTS = (
-    "_buffers", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-    "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
+    "_buffers", "_modules", "_forward_hooks", "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called", "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
 )  # fmt: skip
 _MASK = "attention_mask"
 _TOKENS = "input_ids"

@@ -42,11 +42,14 @@ class Layout:
         refused: the others.
         pieces: paths of modules whose attention may be no walk (computed in pieces, values mixed
             across tokens), and why; a site that cannot be rebuilt is refused for that.
+        rebuilt: whether the model put other parts into itself for these inputs, and so may be
+            another model for longer ones.
     """
 
     sites: tuple[AttentionSite, ...]
     refused: tuple[Refusal, ...]
     pieces: Mapping[str, str] = field(default_factory=dict[str, str])
+    rebuilt: bool = False
 
 
 class _Refused(Exception):
@@ -149,13 +152,15 @@ class _Reader:
                     sites.append(pair)
                     partner = index + 1
                 else:
+                    if seen.path in pieces and any(r.path == seen.path for r in refused):
+                        continue
                     reason = pieces.get(seen.path, str(problem))
                     name = f"attention call {index} ({seen.path})"
                     refused.append(Refusal(name, reason, seen.path))
         named = {o.path for o in self._full.observations}
         refused += [Refusal(path, why, path) for path, why in pieces.items() if path not in named]
         unsteady = {o.path: _UNSTEADY for o in self._full.observations if not o.steady}
-        return Layout(tuple(numbered(sites)), tuple(refused), unsteady | pieces)
+        return Layout(tuple(numbered(sites)), tuple(refused), unsteady | pieces, self._full.rebuilt)
 
     def _pieces(self) -> dict[str, str]:
         """Where attention is computed piece by piece, if any is outside the interface."""

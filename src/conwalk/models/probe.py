@@ -31,7 +31,7 @@ def candidates(module: nn.Module, example: Inputs | None = None) -> Iterator[Inp
     for source, target in _LENGTHS:
         yield tiny(module, example, source, target)
     if example:
-        yield _first(example)
+        yield first_prompt(example)
 
 
 def lengths(inputs: Inputs) -> dict[int, Side]:
@@ -114,7 +114,7 @@ def batch_of(inputs: dict[str, Any]) -> int:
     return tokens or (next(iter(sizes.values())) if alike else 1)
 
 
-def _first(example: Inputs) -> Inputs:
+def first_prompt(example: Inputs) -> Inputs:
     """The first prompt only, as it is."""
     batch = batch_of(example)
     return {
@@ -125,7 +125,7 @@ def _first(example: Inputs) -> Inputs:
 
 def _cut(example: Inputs, wanted: dict[str, int]) -> Inputs:
     """The first prompt only, tokens shortened (or repeated) to the wanted lengths, no masks."""
-    inputs = _first(example)
+    inputs = first_prompt(example)
     first = {k: t for k, t in inputs.items() if isinstance(t, Tensor)}
     mixed = any(t.is_floating_point() for t in first.values())
     for name, n in wanted.items():

@@ -114,12 +114,14 @@ class TaggedPass:
         calls: uses of linear layers.
         returned: the first tensor that the model gave.
         softmaxes: how many softmaxes there were that could be attention, outside the interface.
+        rebuilt: whether the model put other parts into itself during the pass.
     """
 
     observations: list[Observation] = field(default_factory=list)
     calls: list[LinearCall] = field(default_factory=list)
     returned: Tensor | None = None
     softmaxes: int = 0
+    rebuilt: bool = False
 
 
 def _labels(kind: Labels, scale: float, call: int, base: int, width: int) -> Tensor:
@@ -362,6 +364,7 @@ class Tagger:
         silenced: frozenset[int] = frozenset(),
     ) -> TaggedPass:
         running = Running()
+        parts = set(self._module.modules())
         tagged = _Pass(running, kind, scale, digit, self._radix, pattern, silenced)
         with (
             inference.eager(self._module),
@@ -371,6 +374,7 @@ class Tagger:
             ParameterFunctionMode(tagged.product, self._parameters),
         ):
             returned = inference.forward(self._module, self._inputs)
+            tagged.seen.rebuilt = set(self._module.modules()) != parts
         tagged.seen.returned = inference.first_tensor(returned)
         return tagged.seen
 
