@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.utils.parametrize import ParametrizationList
 from transformers.pytorch_utils import Conv1D
 
@@ -27,17 +26,7 @@ _TORCH = "torch.nn.modules."
 _CONTAINERS = "torch.nn.modules.container"
 _CHUNK = 1024
 _MATRIX_AXES = 2
-
-
-class _Inside(nn.Module):
-    """Runs a module without the hooks on it."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.module.forward(x)
+_TENSORS = ("_parameters", "_buffers")
 
 
 @dataclass(frozen=True)
@@ -90,15 +79,38 @@ class AffineModule:
 
 def _run(module: nn.Module, x: Tensor, dtype: torch.dtype) -> Tensor:
     """What a module makes of vectors, in double precision where it can be had."""
-    held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    if any(t.is_meta for t in held.values()):
-        return module.forward(x.to(dtype)).double()
-    precise = {f"module.{n}": t.double() if t.is_floating_point() else t for n, t in held.items()}
+    if not any(t.is_meta for t in _held(module)):
+        try:
+            with _in_double(module):
+                return module.forward(x[None])[0].double()
+        except (RuntimeError, TypeError, ValueError):
+            # packed weights have kernels of their own, for the dtype they are made for
+            pass
+    return module.forward(x[None].to(dtype))[0].double()
+
+
+@contextmanager
+def _in_double(module: nn.Module) -> Generator[None]:
+    """Floating weights and buffers in double precision while the context lasts.
+
+    They are exchanged where torch keeps them: what a class does when an attribute is set is its own
+    business.
+    """
+    copies: dict[Tensor, Tensor] = {}
+    kept = [(vars(m), name, vars(m)[name]) for m in module.modules() for name in _TENSORS]
     try:
-        return functional_call(_Inside(module), precise, x[None])[0].double()
-    except (RuntimeError, TypeError, ValueError):
-        # packed weights have kernels of their own, for the dtype they are made for
-        return module.forward(x[None].to(dtype))[0].double()
+        for holder, name, tensors in kept:
+            holder[name] = {n: _double(t, copies) for n, t in tensors.items()}
+        yield
+    finally:
+        for holder, name, tensors in kept:
+            holder[name] = tensors
+
+
+def _double(t: Tensor | None, copies: dict[Tensor, Tensor]) -> Tensor | None:
+    if t is None or not t.is_floating_point():
+        return t
+    return copies.setdefault(t, t.detach().double())
 
 
 def affine_modules(module: nn.Module, inputs: dict[str, Any]) -> dict[nn.Module, AffineModule]:

@@ -178,7 +178,6 @@ class AttentionFunctionMode(TorchFunctionMode):
             return
         if self._trail is not None and not self._weights:
             self._trail.note(out)
-        if self._weights and args and isinstance(args[0], Tensor):
-            source = args[0]
-            if source.numel() == out.numel() and _storage(source) in self._weights:
-                self._weights[_storage(out)] = out
+        sources = (t for t in args if isinstance(t, Tensor) and t.numel() == out.numel())
+        if self._weights and any(_storage(t) in self._weights for t in sources):
+            self._weights[_storage(out)] = out
