@@ -42,6 +42,7 @@ def transports(
     offline: options.Offline = False,
     trust_remote_code: options.RemoteCode = False,
     output: options.OutputFormat = options.Format.table,
+    dry_run: options.DryRun = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Measure the head maps of a model of any size from its files, without running it.
@@ -50,21 +51,28 @@ def transports(
     """
     from conwalk import pipeline, results
     from conwalk.models.shards import open_weights
+    from conwalk.pipeline import forecast, weights_alone
     from conwalk.pipeline.selection import numbers
 
     chosen_layers = None if layers is None else numbers(layers, "--layers")
     chosen_heads = None if heads is None else numbers(heads, "--heads")
     folder = folder_for(source, out)
-    results.prepare(folder)
+    if not dry_run:
+        results.prepare(folder)
     console.say(f"opening {source}", quiet=quiet)
     opened = open_weights(
         source,
         dtype=dtype,
-        offline=True if offline else None,
+        offline=True if offline or dry_run else None,
         trust_remote_code=trust_remote_code,
     )
     for note in opened.model.notes:
         console.say(f"note: {note}", quiet=quiet)
+    if dry_run:
+        told = forecast.weights_alone(opened, weights_alone.chosen_layers(opened, chosen_layers))
+        console.echo(f"transports {source}: {len(opened.sites)} layers; would write {folder}")
+        console.echo(str(told))
+        return
     with console.progress("layers", quiet=quiet) as tick:
         found = pipeline.analyze_weights(
             opened,

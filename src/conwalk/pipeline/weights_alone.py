@@ -60,8 +60,7 @@ def analyze_weights(
         InputError: the model, the layers or the heads cannot be used.
     """
     opened = source if isinstance(source, WeightsOnly) else open_weights(source)
-    found = Watch(opened.model.module, {}, opened.sites, opened.refused)
-    sites = found.layers(layers)
+    sites = chosen_layers(opened, layers)
     chosen = existing_heads(heads, min(s.n_heads for s in sites))
     n_heads = max(s.n_heads for s in sites) if chosen is None else len(chosen)
     collector = Collector(0, len(sites), {dims.HEAD: n_heads})
@@ -88,6 +87,15 @@ def analyze_weights(
             "device": "cpu",
         },
     )
+
+
+def chosen_layers(opened: WeightsOnly, layers: Iterable[int] | None) -> tuple[AttentionSite, ...]:
+    """The sites of the given layer numbers; all of them for None.
+
+    Raises:
+        SelectionError: naming a layer that the model does not have.
+    """
+    return Watch(opened.model.module, {}, opened.sites, opened.refused).layers(layers)
 
 
 def _measure(
