@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import torch
 
+from conwalk.models.observations import TaggedPass
 from conwalk.models.sites import AttentionSite, Refusal
-from conwalk.models.tagging import TaggedPass, Tagger
+from conwalk.models.tagging import Tagger
 
 _REASON = (
     "its heads are read by more than the output projection that was found: something beside it or "

@@ -15,21 +15,24 @@ from torch import Tensor, nn
 from conwalk.models import inference
 from conwalk.models.bypass import refuse_bypassed
 from conwalk.models.differential import joined_halves, ratio
-from conwalk.models.linear import label
-from conwalk.models.sites import AttentionSite, OutputMap, Refusal, Side, ValueMap, numbered
-from conwalk.models.tagging import (
-    Arrival,
-    LinearCall,
-    Observation,
-    TaggedPass,
-    Tagger,
-    pattern_labels,
+from conwalk.models.label_reading import (
+    PATTERNS,
+    SMALL,
+    are_integers,
+    came_straight,
+    for_each_query_head,
+    located,
+    once_each,
+    patterns_put_out,
+    tokens_first,
 )
+from conwalk.models.linear import label
+from conwalk.models.observations import Arrival, LinearCall, Observation, TaggedPass
+from conwalk.models.sites import AttentionSite, OutputMap, Refusal, Side, ValueMap, numbered
+from conwalk.models.tagging import Tagger
 from conwalk.tolerance import label as label_error
 from conwalk.tolerance import rounding
 
-_SMALL = 2.0**-14
-_PATTERNS = 3
 _UNSTEADY = "its values are mixed across tokens between their projection and attention"
 
 
@@ -71,52 +74,6 @@ def discover(module: nn.Module, inputs: dict[str, Any], lengths: dict[int, Side]
     return reader.proven(reader.read())
 
 
-def _integers(labels: Tensor) -> bool:
-    return bool(((labels.round() - labels).abs() <= label_error(labels)).all())
-
-
-def _straight(full: Tensor, small: Tensor) -> bool:
-    """Whether labels came through in proportion: nothing but linear maps on their way."""
-    return bool((small / _SMALL - full).abs().max() <= label_error(full).max())
-
-
-def _locate(labels: Tensor, calls: Sequence[LinearCall]) -> tuple[LinearCall, Tensor] | None:
-    if not _integers(labels):
-        return None
-    channels = labels.round().long()
-    for call in calls:
-        inside = channels - call.base
-        if inside.min() >= 0 and inside.max() < len(call.labels):
-            return call, inside
-    return None
-
-
-def _grouped(columns: Tensor, n_heads: int) -> Tensor:
-    """Value heads that the model repeated for its query heads, once each."""
-    n_values = columns.shape[0]
-    for group in range(n_values, 1, -1):
-        if n_values % group == 0 and n_heads % (n_values // group) == 0:
-            blocks = columns.reshape(n_values // group, group, -1)
-            if bool((blocks == blocks[:, :1]).all()):
-                return blocks[:, 0]
-    return columns
-
-
-def _of_heads(columns: Tensor, n_heads: int) -> Tensor:
-    """Value heads once for each query head."""
-    return columns.repeat_interleave(n_heads // columns.shape[0], 0)
-
-
-def _turned(places: tuple[int, ...]) -> bool:
-    """Whether a single prompt's axis comes after that of its tokens."""
-    return len(places) == 2 and places[0] > 1 == places[1]
-
-
-def _put_out(index: int, shape: tuple[int, int]) -> Tensor:
-    """What an attention call puts out in the passes with patterns, ``(pattern, head, k)``."""
-    return torch.stack([pattern_labels(n + 1, index + 1, *shape) for n in range(_PATTERNS)])
-
-
 class _Reader:
     """Reads the sites of one model; holds the passes that answer its questions."""
 
@@ -126,7 +83,7 @@ class _Reader:
         self._lengths = lengths
         self._full = self._tagger.run()
         self._zero = self._tagger.run(scale=0.0)
-        self._small = self._tagger.run(scale=_SMALL)
+        self._small = self._tagger.run(scale=SMALL)
         self._rescaled: tuple[TaggedPass, TaggedPass] | None = None
         self._patterns: tuple[TaggedPass, ...] | None = None
         self._dtype = inference.dtype_of(module)
@@ -212,7 +169,7 @@ class _Reader:
         except _Refused:
             return None
         one = values[0]
-        columns = joined_halves(*(_of_heads(v.columns, first.n_heads) for v in values))
+        columns = joined_halves(*(for_each_query_head(v.columns, first.n_heads) for v in values))
         plain = all(v.added is None and not v.scaled and v.linear == one.linear for v in values)
         if columns is None or not plain:
             return None
@@ -222,11 +179,16 @@ class _Reader:
             limit = rounding(self._dtype)
             if arrived is None or bool(arrived[0].any()):
                 continue
-            found = ratio(arrived[1:], _put_out(index, shape), _put_out(index + 1, shape), limit)
+            found = ratio(
+                arrived[1:],
+                patterns_put_out(index, shape),
+                patterns_put_out(index + 1, shape),
+                limit,
+            )
             if found is not None:
                 reads = torch.arange(arrived[0].numel()).reshape(shape[0] // 2, -1)
                 output = self._output_map(rest[0].arrivals[place], reads, gated=False)
-                value = replace(one, columns=_grouped(columns, len(columns)))
+                value = replace(one, columns=once_each(columns, len(columns)))
                 site = self._made(index, event, call, value, output)
                 return replace(site, subtracted=found)
         return None
@@ -242,8 +204,8 @@ class _Reader:
         offset = self._zero.observations[index].value
         labels = seen.value - offset
         small = self._small.observations[index].value - offset
-        straight = _straight(labels, small)
-        found = _locate(labels, self._full.calls) if straight else None
+        straight = came_straight(labels, small)
+        found = located(labels, self._full.calls) if straight else None
         scaled = found is None
         if found is None:
             found = self._rescaled_value(index)
@@ -253,7 +215,7 @@ class _Reader:
             )
         call, columns = found
         linear = call.linear
-        columns = _grouped(columns, seen.n_heads)
+        columns = once_each(columns, seen.n_heads)
         if seen.n_heads % columns.shape[0]:
             raise _Refused(
                 f"{seen.n_heads} query heads cannot share {columns.shape[0]} value heads evenly"
@@ -261,7 +223,7 @@ class _Reader:
         group = offset.shape[0] // columns.shape[0]
         added = offset[::group] if bool(offset.any()) and not scaled else None
         return ValueMap(
-            linear, label(linear, self._paths), columns, added, scaled, _turned(call.places)
+            linear, label(linear, self._paths), columns, added, scaled, tokens_first(call.places)
         )
 
     def _rescaled_value(self, index: int) -> tuple[LinearCall, Tensor] | None:
@@ -305,7 +267,7 @@ class _Reader:
 
     def _output_map(self, arrival: Arrival, reads: Tensor, *, gated: bool) -> OutputMap:
         path = label(arrival.linear, self._paths)
-        return OutputMap(arrival.linear, path, reads, gated, _turned(arrival.places))
+        return OutputMap(arrival.linear, path, reads, gated, tokens_first(arrival.places))
 
     def _arrived(self, passes: Sequence[TaggedPass], index: int, place: int) -> list[Tensor] | None:
         """What one linear read in several passes; None if it was not the same in all."""
@@ -323,13 +285,13 @@ class _Reader:
         full, zero, small = arrived
         read = full.round().long() - self._full.observations[index].base
         natural = torch.arange(full.numel())
-        whole = not bool(zero.any()) and _straight(full, small) and _integers(full)
+        whole = not bool(zero.any()) and came_straight(full, small) and are_integers(full)
         return read.argsort() if whole and bool((read.sort().values == natural).all()) else None
 
     def _passes(self) -> tuple[TaggedPass, ...]:
         """Passes in which attention puts out nothing, and then each of several patterns."""
         if self._patterns is None:
-            self._patterns = tuple(self._tagger.pattern(n) for n in range(_PATTERNS + 1))
+            self._patterns = tuple(self._tagger.pattern(n) for n in range(PATTERNS + 1))
         return self._patterns
 
     def _gated(self, index: int, place: int, shape: tuple[int, int]) -> Tensor | None:
@@ -347,7 +309,7 @@ class _Reader:
         if not bool(nothing.abs().max() <= limit * size) or not bool(size > 0):
             return None
         natural = torch.arange(shape[0] * shape[1])
-        put_out = _put_out(index, shape)
+        put_out = patterns_put_out(index, shape)
         for reads in (natural.view(shape), natural.view(shape[::-1]).t().contiguous()):
             read = torch.stack(several)[:, reads]
             factors = read / put_out

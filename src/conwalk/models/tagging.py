@@ -8,8 +8,7 @@ next linear say in what order W_O reads the heads. The weights are never touched
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +18,6 @@ from conwalk.models import inference, offload
 from conwalk.models.affine import AffineModule, affine_modules
 from conwalk.models.interception import (
     AttentionCall,
-    Backend,
     ParameterFunctionMode,
     ParameterProduct,
     Parameters,
@@ -28,6 +26,15 @@ from conwalk.models.interception import (
 from conwalk.models.interception.contraction import Product
 from conwalk.models.interception.pieces import Pieces
 from conwalk.models.linear import Linear, linears, out_width
+from conwalk.models.observations import (
+    Arrival,
+    Labels,
+    LinearCall,
+    Observation,
+    TaggedPass,
+    linear_labels,
+    pattern_labels,
+)
 
 _EXACT_INTEGERS = {torch.float64: 2.0**40, torch.float32: 2.0**18}
 _DIGIT_RADIX = 128.0  # bfloat16 holds integers exactly only up to 256
@@ -36,117 +43,6 @@ _CANDIDATES = 6
 """How many linears after an attention call may be the one that reads its heads."""
 _OPEN = 4
 """How many attention calls may wait for it at a time."""
-
-Labels = Literal["global", "local", "random"]
-
-
-@dataclass
-class Arrival:
-    """What a linear of the right width read after an attention call.
-
-    Attributes:
-        linear: the linear.
-        labels: what came in at the first position, ``(head · k,)``.
-        places: its axes but the last.
-    """
-
-    linear: Linear
-    labels: Tensor
-    places: tuple[int, ...]
-
-
-@dataclass
-class Observation:
-    """What one attention call showed during a tagged pass.
-
-    Attributes:
-        backend: how the call was noticed.
-        path: innermost module that was running.
-        n_heads: query heads.
-        lengths: numbers of queries and of keys.
-        value: labels seen in the values of the first key, ``(value head, k)``.
-        steady: whether the values of the last key show the same labels.
-        value_linears: how many linear calls came before.
-        base: the first label that the call put out.
-        groups: prompts, or windows of the one prompt.
-        reach: the sliding window that the call names.
-        arrivals: the linears of matching width that came next.
-    """
-
-    backend: Backend
-    path: str
-    n_heads: int
-    lengths: tuple[int, int]
-    value: Tensor
-    steady: bool
-    value_linears: int
-    base: int
-    groups: int
-    reach: int | None
-    arrivals: list[Arrival] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class LinearCall:
-    """One use of a linear layer.
-
-    Attributes:
-        linear: the layer.
-        base: its first label.
-        labels: what it put out.
-        places: the axes it kept.
-        read: what it was given at the last position.
-    """
-
-    linear: Linear
-    base: int
-    labels: Tensor
-    places: tuple[int, ...]
-    read: Tensor
-
-
-@dataclass
-class TaggedPass:
-    """All that one tagged forward pass showed, in order.
-
-    Attributes:
-        observations: attention calls.
-        calls: uses of linear layers.
-        returned: the first tensor that the model gave.
-        softmaxes: how many softmaxes there were that could be attention, outside the interface.
-        rebuilt: whether the model put other parts into itself during the pass.
-    """
-
-    observations: list[Observation] = field(default_factory=list)
-    calls: list[LinearCall] = field(default_factory=list)
-    returned: Tensor | None = None
-    softmaxes: int = 0
-    rebuilt: bool = False
-
-
-def _labels(kind: Labels, scale: float, call: int, base: int, width: int) -> Tensor:
-    if kind == "random":
-        seeded = torch.Generator().manual_seed(7919 * call + 13)
-        return torch.randn(width, generator=seeded, dtype=torch.float64)
-    first = 1 if kind == "local" else base
-    return scale * torch.arange(first, first + width, dtype=torch.float64)
-
-
-def pattern_labels(number: int, call: int, n_heads: int, width: int) -> Tensor:
-    """Numbers ``(head, k)`` whose mean over every head is 0; all 0 for number 0.
-
-    Args:
-        number: of the pattern.
-        call: which attention call of the pass, from 1.
-        n_heads: heads.
-        width: k.
-    """
-    seeded = torch.Generator().manual_seed(104729 * number + 7907 * call)
-    size = 0.5 + torch.rand(n_heads, width, generator=seeded, dtype=torch.float64)
-    turned = torch.arange(n_heads * width).view(n_heads, width) % 2 * 2 - 1
-    order = torch.rand(n_heads, width, generator=seeded).argsort(-1)
-    drawn = (size * turned).gather(-1, order)
-    return (drawn - drawn.mean(-1, keepdim=True)) * min(number, 1)
 
 
 def _is_composite(module: nn.Module) -> bool:
@@ -225,7 +121,7 @@ class _Pass:
 
     def _put_out(self, linear: Linear, x: Tensor, width: int) -> Tensor:
         self._arrive(linear, x)
-        labels = _labels(self._kind, self._scale, len(self.seen.calls), self._base, width)
+        labels = linear_labels(self._kind, self._scale, len(self.seen.calls), self._base, width)
         last = x.reshape(-1, x.shape[-1])[-1:].detach().clone()
         self.seen.calls.append(LinearCall(linear, self._base, labels, tuple(x.shape[:-1]), last))
         self._base += width
@@ -271,7 +167,7 @@ class _Pass:
         if self._pattern is not None:
             return pattern_labels(self._pattern, len(self.seen.observations), n_heads, width)
         kind: Labels = "global" if self._kind == "global" else "local"
-        labels = self._shown(_labels(kind, self._scale, 0, self._base, n_heads * width))
+        labels = self._shown(linear_labels(kind, self._scale, 0, self._base, n_heads * width))
         self._base += n_heads * width
         if len(self.seen.observations) - 1 in self._silenced:
             labels = torch.zeros_like(labels)
