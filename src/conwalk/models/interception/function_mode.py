@@ -178,6 +178,7 @@ class AttentionFunctionMode(TorchFunctionMode):
             return
         if self._trail is not None and not self._weights:
             self._trail.note(out)
-        sources = (t for t in args if isinstance(t, Tensor) and t.numel() == out.numel())
+        given = (t for t in args if isinstance(t, Tensor) and t.is_floating_point())
+        sources = (t for t in given if t.numel() == out.numel())
         if self._weights and any(_storage(t) in self._weights for t in sources):
             self._weights[_storage(out)] = out

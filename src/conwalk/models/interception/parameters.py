@@ -110,7 +110,8 @@ class Parameters:
 
     def _knows(self, t: Any) -> bool:
         """Whether this is one, or was made of nothing else."""
-        return t in self or (isinstance(t, Tensor) and _storage(t) in self._made)
+        known = isinstance(t, Tensor) and t.is_floating_point()
+        return known and (_storage(t) in self._owners or _storage(t) in self._made)
 
     def product(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
