@@ -1,6 +1,7 @@
 """What a linear map reads and puts out, in the order in which attention counts tokens."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 import torch
@@ -8,6 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from conwalk.errors import CaptureError
+from conwalk.models.interception import Attended
+from conwalk.models.sites import AttentionSite
+
+_MATRIX_AXES = 2
 
 
 def by_group(
@@ -79,3 +84,27 @@ def with_row_factors(
     # what mixed to 0 is 0 whatever its factor
     factor = torch.where(square > 0, (mixed * plain).sum(-1) / square, 1.0)
     return attention * factor.transpose(1, 2)[..., None]
+
+
+def as_applied(site: AttentionSite, attended: Attended, value: Tensor) -> Attended:
+    """Weights with the factors that the model applies to what they mixed."""
+    if not site.rescaled_rows:
+        return attended
+    attention = with_row_factors(attended.attention, attended.mixed, value)
+    return replace(attended, attention=attention)
+
+
+def once_each(site: AttentionSite, value: Tensor) -> Tensor:
+    """Values once for each value head, also where the model repeated them."""
+    return value[:: value.shape[0] // site.n_kv_heads]
+
+
+def tokens_first(site: AttentionSite, read: Tensor, mixed: Tensor) -> bool:
+    """Whether rows that lie in one axis have tokens before prompts: which order shows the heads."""
+    flat, groups, n = read.dim() == _MATRIX_AXES, mixed.shape[0], mixed.shape[1]
+    known = site.output.gated or site.subtracted is not None
+    if not flat or groups == 1 or n == 1 or known:
+        return False
+    order = site.output.reads.to(read.device)
+    straight = by_group(read, groups, n)[..., order]
+    return not torch.equal(straight, mixed)

@@ -127,6 +127,8 @@ def proven_scores(
 ) -> Float[Tensor, "head query key"] | None:
     """The scores, if their softmax over the keys that have weight is the attention; else None.
 
+    Rows that leak are compared as shares of what they hold: a sink takes from all keys alike.
+
     Rows spread evenly over the queries are compared, the first and the last among them: what
     makes scores wrong (a mask, a bias, a scale left in or out) is wrong in all rows or in the last.
     Scores of more keys than there are (with an attention sink as one more) are not passed on.
@@ -138,4 +140,5 @@ def proven_scores(
     seen = attention[:, chosen]
     again = scores[:, chosen].masked_fill((seen == 0).all(0), float("-inf")).softmax(-1)
     limit = tolerance.softmax(attention.dtype)
-    return scores if bool(((again - seen).abs() <= limit).all()) else None
+    held = seen.sum(-1, keepdim=True)
+    return scores if bool(((again * held - seen).abs() <= limit * held).all()) else None

@@ -9,7 +9,9 @@ from torch import nn
 
 from conwalk import tolerance
 from conwalk.capture.layer import CapturedLayer
-from conwalk.capture.stream import Callback, RowBlocks, stream
+from conwalk.capture.row_blocks import RowBlocks
+from conwalk.capture.stream import stream
+from conwalk.capture.tap import Callback
 from conwalk.errors import CaptureError, ConwalkError, SelectionError, ShapeError
 from conwalk.models import inference, probe
 from conwalk.models.layout import Layout, discover
