@@ -60,8 +60,8 @@ class _Asked:
             run=self._run,
             run_rows=self._run_rows,
             scores=self._scores,
-            scaling=self._named.get("scaling"),
-            softcap=self._named.get("softcap"),
+            scaling=_number(self._named.get("scaling")),
+            softcap=_number(self._named.get("softcap")),
             reach=self._named.get("sliding_window"),
         )
 
@@ -90,6 +90,11 @@ class _Asked:
             except SoftmaxReached:
                 return seen.scores
         return None
+
+
+def _number(named: Any) -> float | None:
+    """A scaling or softcap as a number; families write whole ones as integers."""
+    return None if named is None else float(named)
 
 
 def _rows_of(argument: Any, n: int, first: int, last: int) -> Any:
