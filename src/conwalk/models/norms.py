@@ -11,7 +11,8 @@ from torch.func import functional_call
 
 from conwalk import tolerance
 from conwalk.models import inference, offload
-from conwalk.models.linear import dtype_of, module_of
+from conwalk.models.interception import ParameterProduct
+from conwalk.models.linear import Linear, dtype_of, module_of
 from conwalk.models.sites import AttentionSite
 from conwalk.operators.fields import working_dtype
 
@@ -37,7 +38,7 @@ def value_gains(
         For each site the gain, in the dtype of the value weights; None where no norm feeds it,
         or where what feeds it is not a norm with a constant gain. Theory §0.
     """
-    read_by = [module_of(s.value.linear) for s in sites]
+    read_by = [_reader(s.value.linear) for s in sites]
     sources = _feeding_norms(module, {m for m in read_by if m is not None}, inputs)
     gains = {norm: gain(norm) for norm in set(sources.values())}
     found = [gains[sources[m]] if m in sources else None for m in read_by]
@@ -45,6 +46,14 @@ def value_gains(
         None if g is None else g.to(dtype_of(s.value.linear))
         for g, s in zip(found, sites, strict=True)
     ]
+
+
+def _reader(linear: Linear) -> nn.Module | None:
+    """The module that is given what a map reads; also one that multiplies in its own way."""
+    if not isinstance(linear, ParameterProduct):
+        return module_of(linear)
+    owner = linear.place.owner()
+    return owner if isinstance(owner, nn.Linear) else None
 
 
 @torch.no_grad()
