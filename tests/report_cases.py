@@ -212,6 +212,52 @@ def two_stacks() -> xr.Dataset:
     )
 
 
+TARGET = (
+    ["<s>", " Der", " alte", " Wärter"],
+    ["<s>", " Ein", " Brief", " kam", " aus", " der", "."],
+)
+READ = {
+    "encoder.0": ("token_text", "token_text"),
+    "decoder.0": ("token_text_target", "token_text_target"),
+    "decoder.1": ("token_text_target", "token_text_target"),
+    "cross.0": ("token_text_target", "token_text"),
+    "cross.1": ("token_text_target", "token_text"),
+}
+
+
+def cross() -> xr.Dataset:
+    """An encoder, a decoder, and cross attention: two texts, neither always the longer one."""
+    found = report_dataset(stacks=[name.split(".")[0] for name in READ], layers=5, seed=8)
+    random = np.random.default_rng(8)
+    lengths = {"token_text": [len(t) for t in PLAIN], "token_text_target": [len(t) for t in TARGET]}
+    width = found.sizes["token"]
+    table = np.full((2, width), "", dtype=object)
+    for prompt, tokens in enumerate(TARGET):
+        table[prompt, : len(tokens)] = tokens
+    for place, (queries, keys) in enumerate(READ.values()):
+        for prompt in range(2):
+            rows, columns = lengths[queries][prompt], lengths[keys][prompt]
+            for name in ("walk_matrix", "edge_norm", "edge_effective_rank"):
+                values = np.full((width, width), np.nan)
+                values[:rows, :columns] = random.uniform(0.5, 1, (rows, columns))
+                if name == "walk_matrix":
+                    values /= (
+                        np.nansum(values, -1, keepdims=True) + np.isnan(values).all(-1)[:, None]
+                    )
+                found[name][prompt, place] = values
+            for name in [n for n, v in found.items() if "token" in v.dims]:
+                values = random.normal(size=found[name].shape[2:])
+                values[rows:] = np.nan
+                there = name != "diffusion_map" or queries == keys
+                found[name][prompt, place] = values if there else np.nan
+    return found.assign_coords(
+        token_text_target=(("prompt", "token"), table),
+        n_tokens_target=("prompt", lengths["token_text_target"]),
+        query_tokens=("layer", np.asarray([q for q, _ in READ.values()], dtype=object)),
+        key_tokens=("layer", np.asarray([k for _, k in READ.values()], dtype=object)),
+    )
+
+
 def single() -> xr.Dataset:
     return report_dataset(tokens=[["a"]], layers=1, heads=1, seed=6)
 
@@ -224,5 +270,5 @@ def nothing() -> xr.Dataset:
 
 CASES = {
     "decoder": decoder, "encoder": encoder, "hostile": hostile, "bare": bare, "long": long,
-    "two_stacks": two_stacks, "single": single, "nothing": nothing,
+    "two_stacks": two_stacks, "cross": cross, "single": single, "nothing": nothing,
 }  # fmt: skip

@@ -134,7 +134,8 @@ def keep_picture(visited: Visit, name: str) -> None:
 SEEN = [
     ("decoder", WIDE, "light"), ("decoder", NARROW, "dark"), ("encoder", WIDE, "dark"),
     ("hostile", NARROW, "light"), ("bare", WIDE, "light"), ("long", WIDE, "light"),
-    ("two_stacks", WIDE, "light"), ("single", NARROW, "light"), ("nothing", WIDE, "light"),
+    ("two_stacks", WIDE, "light"), ("cross", WIDE, "light"),
+    ("single", NARROW, "light"), ("nothing", WIDE, "light"),
 ]  # fmt: skip
 EMPTY = {"bare": 11, "long": 1, "nothing": 27}
 
@@ -265,6 +266,42 @@ def test_tokens_are_chosen_by_keyboard(visit: Any) -> None:
     ]
     visited.page.keyboard.press("End")
     assert chosen.get_attribute("id") == "token-8"
+
+
+def test_the_text_is_that_of_the_queries_of_the_layer(visit: Any) -> None:
+    visited = visit("cross")
+    strip = visited.page.locator("#token-text [role=option]")
+    arcs = visited.page.locator("#token-text svg path")
+    words = visited.page.locator("#token-words")
+
+    def at(layer: str) -> list[str]:
+        visited.page.locator("#tokens [name=layer]").select_option(label=layer)
+        visited.settled()
+        return strip.all_inner_texts()
+
+    assert len(at("encoder.0")) == 9
+    assert arcs.count() > 0
+    assert at("decoder.0") == ["<s>", "␣Der", "␣alte", "␣Wärter"]
+    assert arcs.count() > 0
+    assert len([row for row in visited.made("token-to")["data"][0]["z"] if any(row)]) == 2
+    assert at("cross.1") == ["<s>", "␣Der", "␣alte", "␣Wärter"]
+    assert arcs.count() == 0
+    assert (
+        "Arcs are drawn for layers whose queries and keys are the same text" in words.inner_text()
+    )
+    walk = visited.dataset["walk_matrix"].values[0, 4]
+    token = visited.js("conwalk.state.token")
+    best = int(np.nanargmax(walk[token]))
+    assert f"({best}) {short(walk[token, best])}" in words.inner_text()
+    table = visited.table("image-walk_matrix")
+    plain = [str(name).strip("\u2068\u2069") for name in table["head"]]
+    assert plain[1:4] == ["The", "␣old", "␣keeper"]
+    assert [str(row[0]).strip("\u2068\u2069") for row in table["rows"]] == strip.all_inner_texts()
+    visited.page.mouse.click(*cell(visited, "image-walk_matrix", 8, 1))
+    visited.settled()
+    assert visited.page.locator("#token-text [aria-selected=true]").inner_text() == "␣Der"
+    assert len(at("encoder.0")) == 9
+    assert visited.complaints == []
 
 
 def test_hostile_text_shows_as_text(visit: Any) -> None:

@@ -10,7 +10,8 @@ from conwalk.plot import style
 from conwalk.plot.fonts import drawable, token_label
 from conwalk.plot.images import image, name_ticks, signed
 from conwalk.plot.words import title
-from conwalk.results import layer_labels, place_of_prompt, require
+from conwalk.results import labels_of, layer_labels, place_of_prompt, require, text_of
+from conwalk.results.labels import Axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,26 +107,29 @@ def tokens(
         ax: where to draw; a figure of its own by default.
 
     Returns:
-        The axes; layers downwards, tokens to the right.
+        The axes; layers downwards, tokens to the right. Where layers read different texts, they
+        are the layers that read what the first one does: choose others in the dataset.
 
     Raises:
         SelectionError: the results do not hold that quantity, or that prompt.
     """
     place = place_of_prompt(dataset, prompt)
+    axis = dims.KEY if name is None else dims.QUERY
+    dataset, more = _of_one_text(dataset, axis)
     variable = received(dataset) if name is None else dataset[_of_tokens(dataset, name)]
     cell = int(variable.attrs.get("tokens_per_cell", 1))
-    length = -(-int(dataset["n_tokens"].values[place]) // cell)
-    values = variable.isel({dims.PROMPT: place, dims.TOKEN: slice(0, length)})
-    texts = dataset["token_text"].isel({dims.PROMPT: place}).values[::cell][:length]
+    texts = labels_of(dataset, place, 0, axis)[::cell]
+    values = variable.isel({dims.PROMPT: place, dims.TOKEN: slice(0, len(texts))})
     with style.canvas(ax, (7.5, _size(dataset)[1])) as axes:
         image(
             axes, values.transpose(dims.LAYER, dims.TOKEN).values, variable,
             centred=signed(values), weights=not signed(values),
         )  # fmt: skip
-        name_ticks(axes.xaxis, [token_label(str(t)) for t in texts], upright=True)
+        name_ticks(axes.xaxis, [token_label(t) for t in texts], upright=True)
         _name_layers(axes, dataset)
         axes.set_xlabel("token")
-        axes.set_title(title(variable, drawable(f"prompt {dataset[dims.PROMPT].values[place]}")))
+        where = drawable(f"prompt {dataset[dims.PROMPT].values[place]}")
+        axes.set_title(title(variable, where, *more))
     return axes
 
 
@@ -155,6 +159,15 @@ def _of_tokens(dataset: xr.Dataset, name: str) -> str:
     if not {dims.PROMPT, dims.LAYER, dims.TOKEN} == set(dataset[name].dims):
         raise SelectionError(f"{name} has no tokens: choose such as token_energy_dirichlet")
     return name
+
+
+def _of_one_text(dataset: xr.Dataset, axis: Axis) -> tuple[xr.Dataset, list[str]]:
+    """The layers that read what the first one reads, and words for it if there are others."""
+    texts = [text_of(dataset, layer, axis) for layer in range(dataset.sizes[dims.LAYER])]
+    chosen = [layer for layer, text in enumerate(texts) if text == texts[0]]
+    if len(chosen) == len(texts):
+        return dataset, []
+    return dataset.isel({dims.LAYER: chosen}), ["layers that read this text"]
 
 
 def _name_layers(axes: "Axes", dataset: xr.Dataset) -> None:

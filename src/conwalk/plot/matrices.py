@@ -11,7 +11,7 @@ from conwalk.plot import style
 from conwalk.plot.fonts import token_label
 from conwalk.plot.images import image, name_ticks, signed
 from conwalk.plot.words import title
-from conwalk.results import layer_labels, place_of_layer, place_of_prompt, require
+from conwalk.results import labels_of, layer_labels, place_of_layer, place_of_prompt, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,22 +101,23 @@ def _matrix(
     }
     variable = dataset[name]
     cell = int(variable.attrs.get("tokens_per_cell", 1))
-    n = -(-int(dataset["n_tokens"].values[place[dims.PROMPT]]) // cell)
-    here = variable.isel(place).transpose(dims.QUERY, dims.KEY).values[:n, :n]
+    rows, columns = (
+        [token_label(t) for t in labels_of(dataset, *place.values(), axis=axis)[::cell]]
+        for axis in (dims.QUERY, dims.KEY)
+    )
+    here = variable.isel(place).transpose(dims.QUERY, dims.KEY).values[: len(rows), : len(columns)]
     values = np.where(here == 0, np.nan, here).astype(float)
     if np.isnan(values).all():
         name_of = dataset[dims.PROMPT].values[place[dims.PROMPT]]
         raise SelectionError(f"layer {label} has no {name} for prompt {name_of}: choose another")
-    texts = dataset["token_text"].isel({dims.PROMPT: place[dims.PROMPT]}).values[::cell][:n]
-    labels = [token_label(str(t)) for t in texts]
     more = [f"layer {label}", f"prompt {dataset[dims.PROMPT].values[place[dims.PROMPT]]}"]
     if cell > 1:
         more.append(f"means over cells of {cell} × {cell} tokens")
     with style.canvas(ax, (5.4, 4.8)) as axes:
         image(axes, values, variable, centred=signed(variable.isel(place)), weights=name == _WALK)
         axes.set_aspect("equal")
-        name_ticks(axes.xaxis, labels, upright=True)
-        name_ticks(axes.yaxis, labels)
+        name_ticks(axes.xaxis, columns, upright=True)
+        name_ticks(axes.yaxis, rows)
         axes.set_xlabel("to token (key)")
         axes.set_ylabel("from token (query)")
         axes.set_title(title(variable, *more, line=60))

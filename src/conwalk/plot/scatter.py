@@ -12,7 +12,7 @@ from conwalk.plot import style
 from conwalk.plot.fonts import token_label
 from conwalk.plot.matrices import middle_layer
 from conwalk.plot.words import title
-from conwalk.results import place_of_layer, place_of_prompt, require
+from conwalk.results import labels_of, place_of_layer, place_of_prompt, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,12 +49,11 @@ def diffusion(
     label = middle_layer(dataset) if layer is None else str(layer)
     at = place_of_prompt(dataset, prompt)
     here = dataset[_MAP].isel({dims.PROMPT: at, dims.LAYER: place_of_layer(dataset, label)})
-    n = int(dataset["n_tokens"].values[at])
-    points = here.transpose(dims.TOKEN, "axis").values[:n, :2]
+    texts = labels_of(dataset, at, place_of_layer(dataset, label))
+    points = here.transpose(dims.TOKEN, "axis").values[: len(texts), :2]
     if np.isnan(points).all():
         name = dataset[dims.PROMPT].values[at]
         raise SelectionError(f"layer {label} has no map of the tokens of prompt {name}")
-    texts = dataset["token_text"].isel({dims.PROMPT: at}).values
     with style.canvas(ax, (5.4, 4.4)) as axes:
         drawn = axes.scatter(
             points[:, 0], points[:, 1], c=np.arange(len(points)), cmap=style.SEQUENTIAL, s=14,
@@ -64,7 +63,7 @@ def diffusion(
         axes.autoscale_view()
         for token in apart(axes.transAxes.inverted().transform(axes.transData.transform(points))):
             axes.annotate(
-                token_label(str(texts[token])), points[token], xytext=(3, 2), fontsize=6.5,
+                token_label(texts[token]), points[token], xytext=(3, 2), fontsize=6.5,
                 textcoords="offset points", parse_math=False,
             )  # fmt: skip
         bar = axes.figure.colorbar(drawn, ax=axes, label="place in the text", fraction=0.05)

@@ -47,17 +47,22 @@ def content(dataset: xr.Dataset, room: int) -> tuple[dict[str, Any], Blocks]:
 
 
 def _prompts(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    shown = dataset.isel(prompt=slice(SHOWN_PROMPTS))
-    rows = zip(
-        shown["prompt"].values, shown["token_text"].values, shown["n_tokens"].values, strict=True
-    )
+    """The name of each, the tokens of the text that is named first, and of any other by name."""
+    places = range(dataset.sizes["layer"])
+    read = {results.text_of(dataset, layer, axis) for layer in places for axis in ("query", "key")}
+    main, others = "token_text", sorted(read - {"token_text"})
     return [
-        {"name": str(name), "tokens": [str(token) for token in tokens[: int(count)]]}
-        for name, tokens, count in rows
+        {
+            "name": str(name),
+            "tokens": results.labels_in(dataset, prompt, main),
+            "others": {text: results.labels_in(dataset, prompt, text) for text in others},
+        }
+        for prompt, name in enumerate(dataset["prompt"].values[:SHOWN_PROMPTS])
     ]
 
 
 def _layers(dataset: xr.Dataset) -> list[dict[str, str]]:
+    """What each is called, and which texts its queries and its keys are tokens of."""
     labels, stacks = results.layer_labels(dataset), results.stacks_of(dataset)
 
     def coordinate(name: str) -> list[str]:
@@ -66,9 +71,13 @@ def _layers(dataset: xr.Dataset) -> list[dict[str, str]]:
 
     rows = zip(labels, stacks, coordinate("kind"), coordinate("verdict"), strict=True)
     return [
-        {"label": label, "stack": stack, "kind": kind, "verdict": verdict}
-        for label, stack, kind, verdict in rows
-    ]
+        {
+            "label": label, "stack": stack, "kind": kind, "verdict": verdict,
+            "query": results.text_of(dataset, place, "query"),
+            "key": results.text_of(dataset, place, "key"),
+        }
+        for place, (label, stack, kind, verdict) in enumerate(rows)
+    ]  # fmt: skip
 
 
 def _curves(names: list[str]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from conwalk import results
 from conwalk.report.catalogue import title
 from conwalk.report.encoding import Blocks, encode
 from conwalk.report.quantities import SHOWN_PROMPTS, bounds
@@ -119,5 +120,11 @@ def _extent(dataset: xr.Dataset, name: str, prompt: int, layer: int) -> tuple[in
     known = np.isfinite(dataset[within].isel(prompt=prompt, layer=layer).to_numpy())
     if not known.any():
         return known.shape
-    rows, columns = (int(np.flatnonzero(known.any(axis))[-1]) + 1 for axis in (1, 0))
+    cell = _words(dataset, within)["cell"]
+    rows, columns = (
+        min(int(np.flatnonzero(known.any(1 - place))[-1]) + 1, -(-len(labels) // cell))
+        for place, labels in enumerate(
+            results.labels_of(dataset, prompt, layer, axis) for axis in ("query", "key")
+        )
+    )
     return rows, columns

@@ -5,6 +5,8 @@ from conwalk.results.beside import Null, null_of, siblings
 from conwalk.results.dataset import assemble, refused
 from conwalk.results.edges import edge_table
 from conwalk.results.labels import (
+    labels_in,
+    labels_of,
     layer_labels,
     model_name,
     place_of_head,
@@ -12,6 +14,7 @@ from conwalk.results.labels import (
     place_of_prompt,
     relative_depth,
     stacks_of,
+    text_of,
 )
 from conwalk.results.store import prepare, read, save
 from conwalk.results.table import (
@@ -34,6 +37,8 @@ __all__ = [
     "empty",
     "grouped",
     "head_table",
+    "labels_in",
+    "labels_of",
     "layer_labels",
     "layer_records",
     "layer_table",
@@ -50,6 +55,7 @@ __all__ = [
     "save",
     "siblings",
     "stacks_of",
+    "text_of",
     "tidy",
     "token_table",
 ]

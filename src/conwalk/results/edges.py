@@ -8,6 +8,7 @@ import xarray as xr
 
 from conwalk import dims
 from conwalk.errors import SelectionError
+from conwalk.results.labels import labels_of
 
 WEIGHT = "walk_matrix"
 COLUMNS = {WEIGHT: "weight", "edge_norm": "norm", "edge_effective_rank": "r_eff"}
@@ -41,9 +42,8 @@ def edge_table(dataset: xr.Dataset, names: Sequence[str] | None = None) -> pd.Da
         )
     held = {n: c for n, c in COLUMNS.items() if n in dataset and n in (names or COLUMNS)}
     cell = int(dataset[WEIGHT].attrs.get("tokens_per_cell", 1))
-    text = np.asarray(dataset["token_text"].transpose(dims.PROMPT, dims.TOKEN).values, dtype=object)
     pieces = [
-        _layer(dataset, prompt, layer, held, text[prompt], cell)
+        _layer(dataset, prompt, layer, held, cell)
         for prompt in range(dataset.sizes[dims.PROMPT])
         for layer in range(dataset.sizes[dims.LAYER])
     ]
@@ -56,21 +56,25 @@ def _layer(
     prompt: int,
     layer: int,
     held: dict[str, str],
-    text: np.ndarray,
     cell: int,
 ) -> pd.DataFrame:
     place = {dims.PROMPT: prompt, dims.LAYER: layer}
     order = (dims.QUERY, dims.KEY)
+    from_text, to_text = (
+        np.asarray(labels_of(dataset, prompt, layer, axis), dtype=object)
+        for axis in (dims.QUERY, dims.KEY)
+    )
     weights = dataset[WEIGHT].isel(place).transpose(*order).values
-    # NaN, beyond the end of a prompt, is not different from 0 here: there is no edge
+    weights = weights[: -(-len(from_text) // cell), : -(-len(to_text) // cell)]
+    # NaN is not different from 0 here: there is no edge
     query, key = np.nonzero(np.nan_to_num(weights))
     found = {
         dims.PROMPT: dataset[dims.PROMPT].values[prompt],
         dims.LAYER: dataset[dims.LAYER].values[layer],
         dims.QUERY: query * cell,
         dims.KEY: key * cell,
-        "query_text": text[query * cell],
-        "key_text": text[key * cell],
+        "query_text": from_text[query * cell],
+        "key_text": to_text[key * cell],
     }
     for name, column in held.items():
         found[column] = dataset[name].isel(place).transpose(*order).values[query, key]

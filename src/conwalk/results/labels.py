@@ -1,4 +1,6 @@
-"""How layers and prompts are named for a reader."""
+"""How layers, prompts and tokens are named for a reader."""
+
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -6,6 +8,9 @@ from numpy.typing import NDArray
 
 from conwalk import dims
 from conwalk.errors import SelectionError
+
+Axis = Literal["query", "key"]
+_TEXT = "token_text"
 
 
 def layer_labels(dataset: xr.Dataset) -> list[str]:
@@ -47,6 +52,65 @@ def stacks_of(dataset: xr.Dataset) -> list[str]:
     if "stack" not in dataset.coords:
         return [""] * dataset.sizes[dims.LAYER]
     return [str(s) for s in dataset["stack"].values]
+
+
+def text_of(dataset: xr.Dataset, layer: int, axis: Axis = "query") -> str:
+    """Find which sequence the queries or the keys of a layer belong to.
+
+    Args:
+        dataset: results.
+        layer: place along the layers.
+        axis: ``query`` or ``key``.
+
+    Returns:
+        The coordinate that holds its tokens: ``token_text`` where all layers read one sequence.
+    """
+    coordinate = f"{axis}_tokens"
+    if coordinate not in dataset.coords:
+        return _TEXT
+    return str(dataset[coordinate].values[layer])
+
+
+def labels_in(dataset: xr.Dataset, prompt: int, text: str) -> list[str]:
+    """Name the tokens of a sequence.
+
+    Args:
+        dataset: results.
+        prompt: place along the prompts.
+        text: the coordinate that holds them, as :func:`text_of` gives it.
+
+    Returns:
+        As many as that sequence has.
+
+    Raises:
+        SelectionError: the results do not hold these tokens.
+    """
+    if text not in dataset.coords and text not in dataset:
+        raise SelectionError(f"these results hold no {text!r}: keep it where variables are chosen")
+    count = int(dataset[text.replace(_TEXT, "n_tokens", 1)].values[prompt])
+    named = dataset[text].transpose(dims.PROMPT, dims.TOKEN).values[prompt]
+    return [str(token) for token in named[:count]]
+
+
+def labels_of(dataset: xr.Dataset, prompt: int, layer: int, axis: Axis = "query") -> list[str]:
+    """Name the queries or the keys of a layer.
+
+    In cross attention the queries are tokens of the decoder and the keys those of the encoder; the
+    two towers of a model read different sequences.
+
+    Args:
+        dataset: results.
+        prompt: place along the prompts.
+        layer: place along the layers.
+        axis: ``query`` or ``key``.
+
+    Returns:
+        As many as the layer has.
+
+    Raises:
+        SelectionError: the results do not hold these tokens.
+    """
+    return labels_in(dataset, prompt, text_of(dataset, layer, axis))
 
 
 def relative_depth(dataset: xr.Dataset) -> NDArray[np.float64]:

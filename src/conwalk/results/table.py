@@ -13,6 +13,7 @@ from conwalk import dims
 from conwalk.errors import SelectionError
 from conwalk.results.beside import siblings
 from conwalk.results.edges import edge_table
+from conwalk.results.labels import labels_of
 
 _AVERAGED = {dims.PROMPT, dims.HEAD, dims.TOKEN}
 
@@ -60,18 +61,22 @@ def token_table(dataset: xr.Dataset, names: Sequence[str] | None = None) -> pd.D
         names: variables; all by default.
 
     Returns:
-        A frame indexed by prompt, layer and token; tokens beyond the end of a prompt are left out.
+        A frame indexed by prompt, layer and token; tokens beyond the end of what the queries of a
+        layer read are left out.
 
     Raises:
         SelectionError: a variable that is not there, or has no tokens.
     """
     axes = (dims.PROMPT, dims.LAYER, dims.TOKEN)
     table = _reduced(dataset, axes, names, kept={dims.PROMPT, dims.TOKEN})
-    text = dataset["token_text"].to_series().rename("text")
-    token = table.index.get_level_values(dims.TOKEN)
-    length = dataset["n_tokens"].to_series().reindex(table.index.get_level_values(dims.PROMPT))
-    table = table.loc[np.asarray(token) < length.to_numpy()]
-    return table.join(text, on=[dims.PROMPT, dims.TOKEN]).loc[:, ["text", *table.columns]]
+    # rows are in the order of the axes, whatever the labels of prompts are
+    shape = tuple(dataset.sizes[axis] for axis in axes)
+    text = np.full(shape, None, dtype=object)
+    for prompt, layer in np.ndindex(*shape[:2]):
+        labels = labels_of(dataset, prompt, layer)
+        text[prompt, layer, : len(labels)] = labels
+    table.insert(0, "text", text.ravel())
+    return table.loc[table["text"].notna()]
 
 
 def layer_records(dataset: xr.Dataset) -> list[dict[str, Any]]:

@@ -7,13 +7,18 @@
   const square = (element, extra) => Math.min(element.clientWidth || 400, 480) + extra;
 
   // Names of the cells along an axis: tokens, or spans of tokens where several share a cell.
-  conwalk.cellNames = function (prompt, cell, count) {
-    const { tokens } = conwalk.data.prompts[prompt];
+  conwalk.cellNames = function (tokens, cell, count) {
     return Array.from({ length: count }, (_, i) => {
       if (i * cell >= tokens.length) return String(i);
       if (cell === 1) return conwalk.isolated(conwalk.visible(tokens[i]));
       return `${i * cell}–${Math.min((i + 1) * cell, tokens.length) - 1}`;
     });
+  };
+
+  // The tokens of one of the texts that layers read, by its name; layers know the names.
+  conwalk.tokensIn = function (prompt, text) {
+    const { tokens, others } = conwalk.data.prompts[prompt];
+    return others[text] ?? tokens;
   };
 
   conwalk.mapOf = function (name, prompt, layer) {
@@ -33,7 +38,7 @@
     const map = conwalk.data.maps[name];
     const [height, width] = found.shape;
     const values = conwalk.rows(found.values, height, width);
-    const [rows, columns] = [height, width].map((count) => conwalk.cellNames(prompt, map.cell, count));
+    const [rows, columns] = [["query", height], ["key", width]].map(([axis, count]) => conwalk.cellNames(conwalk.tokensIn(prompt, conwalk.data.layers[layer][axis]), map.cell, count));
     const index = (i) => (map.cell === 1 ? i : `${i * map.cell}…`);
     const isWalk = name === "walk_matrix";
     const signed = isWalk && conwalk.finite(found.values).some((v) => v < 0);

@@ -5,7 +5,12 @@
   let strip = null;
 
   const prompt = () => conwalk.data.prompts[conwalk.state.prompt];
-  const middle = () => Math.floor(prompt().tokens.length / 2);
+  // The text that is shown is that of the queries of the layer; state.text is its name.
+  const shownTokens = () => conwalk.tokensIn(conwalk.state.prompt, conwalk.state.text);
+  const middle = () => Math.floor(shownTokens().length / 2);
+  const queries = () => conwalk.data.layers[conwalk.state.layer].query;
+  const crosses = (layer) => conwalk.data.layers[layer].query !== conwalk.data.layers[layer].key;
+  const severalTexts = () => conwalk.data.layers.some(({ query, key }) => query !== conwalk.data.layers[0].query || key !== query);
   const cell = () => conwalk.data.maps.walk_matrix?.cell || 1;
 
   conwalk.startTokens = function () {
@@ -15,8 +20,10 @@
     conwalk.state.tokenName = data.tokenNames[0] || null;
     strip = makeStrip(document.getElementById("token-text"));
     conwalk.state.axes = 0;
+    conwalk.state.text = queries();
     conwalk.state.token = middle();
-    conwalk.on(["prompt"], () => { conwalk.state.token = middle(); strip.fill(); strip.mark(); });
+    conwalk.on(["layer"], () => conwalk.choose({ text: queries() }));
+    conwalk.on(["prompt", "text"], () => { conwalk.state.token = middle(); strip.fill(); strip.mark(); });
     conwalk.on(["token", "layer"], () => strip.mark());
     strip.fill();
     strip.mark();
@@ -43,12 +50,12 @@
     };
 
     function fill() {
-      options = prompt().tokens.map((token, i) => {
+      options = shownTokens().map((token, i) => {
         const option = conwalk.element("span", { role: "option", id: `token-${i}`, tabindex: "-1", title: `token ${i}` }, conwalk.element("bdi", {}, conwalk.visible(token)));
         option.addEventListener("click", () => choose(i, true));
         return option;
       });
-      list.replaceChildren(...options.flatMap((option, i) => (prompt().tokens[i].includes("\n") ? [option, conwalk.element("br")] : [option])));
+      list.replaceChildren(...options.flatMap((option, i) => (shownTokens()[i].includes("\n") ? [option, conwalk.element("br")] : [option])));
     }
 
     list.addEventListener("keydown", (event) => {
@@ -80,7 +87,7 @@
       weights = found ? steps(found, token) : { to: [], from: [] };
       options.forEach((option, i) => {
         const place = Math.floor(i / cell());
-        const [to, from] = [weights.to[place] || 0, weights.from[place] || 0];
+        const [to, from] = crosses(layer) ? [0, 0] : [weights.to[place] || 0, weights.from[place] || 0];
         option.style.setProperty("--to", `${Math.round(100 * Math.sqrt(Math.min(1, to)))}%`);
         option.style.setProperty("--from", `${Math.round(100 * Math.sqrt(Math.min(1, from)))}%`);
       });
@@ -100,17 +107,23 @@
       return list.map((weight, place) => ({ weight, place })).filter(({ weight, place }) => weight > 0 && place !== own).sort((a, b) => b.weight - a.weight).slice(0, MOST_ARCS);
     }
 
-    function name(place) {
-      if (cell() > 1) return `tokens ${conwalk.cellNames(conwalk.state.prompt, cell(), place + 1)[place]}`;
-      return `“${conwalk.isolated(conwalk.visible(prompt().tokens[place] ?? ""))}” (${place})`;
+    function name(place, tokens = shownTokens()) {
+      if (cell() > 1) return `tokens ${conwalk.cellNames(tokens, cell(), place + 1)[place]}`;
+      return `“${conwalk.isolated(conwalk.visible(tokens[place] ?? ""))}” (${place})`;
     }
 
     function describe(known) {
       const { token, layer } = conwalk.state;
       const own = Math.floor(token / cell());
-      const words = (list) => strongest(list, own).slice(0, 3).map(({ weight, place }) => `${name(place)} ${conwalk.short(weight)}`).join(", ") || "no other token";
-      document.getElementById("token-words").textContent = known
-        ? `At layer ${conwalk.data.layers[layer].label}, from ${name(own)}${cell() > 1 ? ", which share a cell," : ""} the walk stays with ${conwalk.short(weights.to[own] ?? NaN)} and goes most to ${words(weights.to)}. It comes there most from ${words(weights.from)}.`
+      const words = (list, tokens, self) => strongest(list, self).slice(0, 3).map(({ weight, place }) => `${name(place, tokens)} ${conwalk.short(weight)}`).join(", ") || "no other token";
+      const place = document.getElementById("token-words");
+      if (known && crosses(layer)) {
+        const there = conwalk.tokensIn(conwalk.state.prompt, conwalk.data.layers[layer].key);
+        place.textContent = `At layer ${conwalk.data.layers[layer].label}, from ${name(own)} the walk goes to another text, most to ${words(weights.to, there)}. Arcs are drawn for layers whose queries and keys are the same text; the walk matrix shows this one.`;
+        return;
+      }
+      place.textContent = known
+        ? `At layer ${conwalk.data.layers[layer].label}, from ${name(own)}${cell() > 1 ? ", which share a cell," : ""} the walk stays with ${conwalk.short(weights.to[own] ?? NaN)} and goes most to ${words(weights.to, shownTokens(), own)}. It comes there most from ${words(weights.from, shownTokens(), own)}.`
         : "The page holds no walk matrix of this layer and text, so there is nothing to follow.";
     }
 
@@ -123,7 +136,7 @@
       overlay.replaceChildren();
       const middle = (option) => [option.offsetLeft + option.offsetWidth / 2, option.offsetTop];
       const start = options[conwalk.state.token];
-      if (!start) return;
+      if (!start || crosses(conwalk.state.layer)) return;
       for (const [list, colour, below] of [[weights.to, "accent", false], [weights.from, "counter", true]]) {
         const found = strongest(list, own);
         const most = found[0]?.weight || 1;
@@ -156,6 +169,9 @@
     };
   }
 
+  const reads = (layer) => conwalk.data.layers[layer].query === conwalk.state.text;
+  const otherRows = () => (severalTexts() ? " Rows of layers that read another text are empty." : "");
+
   const layerAxisDown = () => ({ ...conwalk.layerAxis(), autorange: undefined, range: [conwalk.data.layers.length - 0.5, -0.5], showgrid: false });
   const height = () => 95 + Math.max(90, Math.min(360, conwalk.data.layers.length * 12));
 
@@ -163,16 +179,16 @@
     const { state, data } = conwalk;
     if (!data.maps.walk_matrix) return { empty: "These results hold no walk matrices: analyze makes them, unless it is told to leave the details out." };
     const all = await Promise.all(data.layers.map((_, layer) => conwalk.mapOf("walk_matrix", state.prompt, layer)));
-    const rows = all.map((found) => (found ? steps(found, state.token)[way] : []));
+    const rows = all.map((found, layer) => (found && reads(layer) && !crosses(layer) ? steps(found, state.token)[way] : []));
     const width = Math.max(...rows.map((row) => row.length));
     if (!width) return { empty: "Not in this page for this text." };
     const values = rows.map((row) => Array.from({ length: width }, (_, i) => (Number.isFinite(row[i]) ? row[i] : null)));
-    const names = conwalk.cellNames(state.prompt, cell(), width);
-    const own = conwalk.isolated(conwalk.visible(prompt().tokens[state.token] ?? ""));
+    const names = conwalk.cellNames(shownTokens(), cell(), width);
+    const own = conwalk.isolated(conwalk.visible(shownTokens()[state.token] ?? ""));
     const text = (i, j) => `layer <b>${conwalk.escape(data.layers[i].label)}</b>, ${way} <b>${conwalk.escape(names[j])}</b> (${j * cell()})<br>${conwalk.short(values[i][j])}`;
     const words = way === "to" ? "Steps from" : "Steps into";
     return {
-      title: `${words} ${own} (${state.token})`, heading: `${words} “${own}” (${state.token})`, note: "Colours are logarithmic. Click a cell to go to its layer.", height: height(),
+      title: `${words} ${own} (${state.token})`, heading: `${words} “${own}” (${state.token})`, note: `Colours are logarithmic. Click a cell to go to its layer.${otherRows()}`, height: height(),
       data: [conwalk.heatmapTrace({ values, log: true, text })],
       layout: { xaxis: { ...conwalk.ticks(names, (figure.element.clientWidth || 400) - 60), tickangle: -90, showgrid: false }, yaxis: { ...layerAxisDown(), title: "layer" }, margin: { l: 8, r: 8, t: 4, b: 8 } },
       table: () => ({ head: ["layer", ...names], rows: data.layers.map((layer, i) => [layer.label, ...values[i]]) }),
@@ -185,7 +201,7 @@
     if (!found) return { empty: data.maps.diffusion_map ? "Not defined for this layer and this text, or the text has more than 256 tokens." : "These results hold no diffusion maps: analyze makes them for texts of up to 256 tokens." };
     const [count, axes] = found.shape;
     const axis = (k) => Array.from({ length: count }, (_, i) => (k < axes ? found.values[i * axes + k] : 0));
-    const names = conwalk.cellNames(state.prompt, 1, count);
+    const names = conwalk.cellNames(shownTokens(), 1, count);
     const shown = Math.min(state.axes, axes - 2);
     const [x, y] = [axis(shown), axis(shown + 1)];
     const size = x.map((_, i) => (i === state.token ? 14 : 7));
@@ -204,13 +220,13 @@
     if (!state.tokenName) return { empty: "Numbers of single tokens are measured on request: conwalk analyze MODEL --metrics default,ledger_tokens" };
     const record = data.variables[state.tokenName];
     const found = await conwalk.perLayer(record.numbers, state.prompt + 1);
-    const width = prompt().tokens.length;
-    const values = found.map((row) => Array.from(row.subarray(0, width), (v) => (Number.isNaN(v) ? null : v)));
-    const names = conwalk.cellNames(state.prompt, 1, width);
+    const width = shownTokens().length;
+    const values = found.map((row, layer) => Array.from(row.subarray(0, width), (v) => (Number.isNaN(v) || !reads(layer) ? null : v)));
+    const names = conwalk.cellNames(shownTokens(), 1, width);
     if (!conwalk.finite(values.flat()).length) return { empty: "Not defined for this text." };
     const signed = conwalk.finite(values.flat()).some((v) => v < 0);
     return {
-      title: `${record.title}, ${prompt().name}`, heading: record.title, symbol: record.symbol, href: `#def-${state.tokenName}`, note: record.meaning, height: height(),
+      title: `${record.title}, ${prompt().name}`, heading: record.title, symbol: record.symbol, href: `#def-${state.tokenName}`, note: `${record.meaning}${record.meaning && otherRows() ? "." : ""}${otherRows()}`, height: height(),
       data: [conwalk.heatmapTrace({ values, signed, text: (i, j) => `layer <b>${conwalk.escape(data.layers[i].label)}</b>, <b>${conwalk.escape(names[j])}</b> (${j})<br>${conwalk.short(values[i][j])}` })],
       layout: { xaxis: { ...conwalk.ticks(names, (figure.element.clientWidth || 400) - 60), tickangle: -90, showgrid: false }, yaxis: { ...layerAxisDown(), title: "layer" }, margin: { l: 8, r: 8, t: 4, b: 8 } },
       table: () => ({ head: ["layer", ...names], rows: data.layers.map((layer, i) => [layer.label, ...values[i]]) }),
@@ -222,13 +238,13 @@
     const toLayer = { onClick: (point) => conwalk.choose({ layer: point.y }), keys: { choose: (_, row) => conwalk.choose({ layer: row }), start: () => [0, conwalk.state.layer] } };
     for (const way of ["to", "from"]) {
       const figure = conwalk.figure(document.getElementById(`token-${way}`), { title: way === "to" ? "Steps from the token" : "Steps into the token", height: height(), draw: () => drawSteps(way, figure), ...toLayer });
-      conwalk.on(["prompt", "token"], figure.update);
+      conwalk.on(["prompt", "token", "text"], figure.update);
     }
     const diffusion = conwalk.figure(document.getElementById("token-diffusion"), { title: "Vector diffusion map of the tokens", height: height() + 40, draw: () => drawDiffusion(diffusion), onClick: (point) => conwalk.choose({ token: point.pointNumber }) });
     conwalk.on(["prompt", "layer", "token", "axes"], diffusion.update);
     if (data.maps.diffusion_map) conwalk.controls("tokens", conwalk.toggleControl("Axes of the diffusion map", "axes", [[0, "Diffusion axes 1 and 2"], [1, "2 and 3"]]));
     if (data.tokenNames.length) conwalk.controls("tokens", conwalk.selectControl("Numbers of tokens", "tokenName", data.tokenNames.map((name) => [name, data.variables[name].title])));
     const numbers = conwalk.figure(document.getElementById("token-energy"), { title: "Numbers of every token", height: height(), draw: () => drawNumbers(numbers), ...toLayer });
-    conwalk.on(["prompt", "tokenName"], numbers.update);
+    conwalk.on(["prompt", "tokenName", "text"], numbers.update);
   }
 })(window.conwalk);
