@@ -79,6 +79,8 @@ def test_a_drawn_matrix_has_both_texts(ax: Axes, prompt: int) -> None:
         prompt, CROSS, : len(TARGET[prompt]), : len(PLAIN[prompt])
     ]
     np.testing.assert_array_equal(np.ma.filled(ax.images[0].get_array(), np.nan), expected)
+    # a few rows by many columns would leave no room for their names if cells were squares
+    assert ax.get_aspect() == "auto"
 
 
 def test_a_drawn_map_of_tokens_is_of_one_text() -> None:

@@ -115,7 +115,7 @@ def _matrix(
         more.append(f"means over cells of {cell} × {cell} tokens")
     with style.canvas(ax, (5.4, 4.8)) as axes:
         image(axes, values, variable, centred=signed(variable.isel(place)), weights=name == _WALK)
-        axes.set_aspect("equal")
+        axes.set_aspect("equal" if len(rows) == len(columns) else "auto")
         name_ticks(axes.xaxis, columns, upright=True)
         name_ticks(axes.yaxis, rows)
         axes.set_xlabel("to token (key)")
