@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import jaxtyping
 import pytest
 import transformers
 
@@ -25,14 +26,20 @@ MADE_OF_IT = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Families warn about their tiny configurations."""
+def _quiet_and_fast() -> Iterator[None]:
+    """Families warn about their tiny configurations.
+
+    Shapes are checked in all other tests; in hundreds of families that would take most of the time.
+    """
+    checked = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
     before = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
     transformers.logging.set_verbosity(before)
+    jaxtyping.config.update("jaxtyping_disable", checked)
 
 
 @MADE_OF_IT
