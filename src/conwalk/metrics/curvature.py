@@ -63,6 +63,7 @@ HOLONOMY = Metric(
     ),
     needs="heads",
     compute=_holonomy,
+    within=True,
     default=False,
     chance="gaussian_factors",
 )  # fmt: skip
@@ -90,6 +91,7 @@ FRUSTRATION = Metric(
     ),
     needs="heads",
     compute=_frustration,
+    within=True,
     default=False,
     chance="gaussian_factors",
 )  # fmt: skip

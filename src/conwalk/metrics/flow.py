@@ -52,4 +52,5 @@ METRIC = Metric(
     chance="shuffled_tokens",
     needs="matrix",
     compute=_compute,
+    within=True,
 )  # fmt: skip

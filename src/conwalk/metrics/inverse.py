@@ -31,5 +31,6 @@ METRIC = Metric(
     chance="gaussian_factors",
     needs="heads",
     compute=_compute,
+    within=True,
     default=False,
 )  # fmt: skip

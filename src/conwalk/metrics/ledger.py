@@ -161,6 +161,7 @@ METRIC = Metric(
     ),
     needs="rows",
     compute=_rows,
+    within=True,
     finish=_finish,
     default=False,
 )  # fmt: skip
@@ -178,6 +179,7 @@ FITTED = Metric(
     ),
     needs="rows",
     compute=_rows,
+    within=True,
     finish=_finish_fitted,
     default=False,
 )  # fmt: skip
@@ -187,6 +189,7 @@ TOKENS = Metric(
     quantities=_quantities("token_energy_", _TOKEN, " of a receiver; their mean is the layer's"),
     needs="rows",
     compute=_rows,
+    within=True,
     finish=_finish_tokens,
     default=False,
 )
@@ -203,6 +206,7 @@ HEADS = Metric(
     ),
     needs="rows",
     compute=_head_rows,
+    within=True,
     finish=_finish_heads,
     default=False,
 )  # fmt: skip
@@ -214,5 +218,6 @@ STATIONARY = Metric(
     ),
     needs="heads",
     compute=_stationary,
+    within=True,
     default=False,
 )

@@ -45,5 +45,6 @@ METRIC = Metric(
     chance="uniform",
     needs="rows",
     compute=_rows,
+    within=True,
     finish=_finish,
 )  # fmt: skip

@@ -40,5 +40,6 @@ METRIC = Metric(
     chance="shuffled_tokens",
     needs="matrix",
     compute=_compute,
+    within=True,
     default=False,
 )  # fmt: skip

@@ -66,4 +66,5 @@ METRIC = Metric(
     ),
     needs="scores",
     compute=_compute,
+    within=True,
 )  # fmt: skip
