@@ -63,7 +63,6 @@ HOLONOMY = Metric(
     ),
     needs="heads",
     compute=_holonomy,
-    within=True,
     default=False,
     chance="gaussian_factors",
 )  # fmt: skip
@@ -91,7 +90,6 @@ FRUSTRATION = Metric(
     ),
     needs="heads",
     compute=_frustration,
-    within=True,
     default=False,
     chance="gaussian_factors",
 )  # fmt: skip

@@ -52,5 +52,4 @@ METRIC = Metric(
     chance="shuffled_tokens",
     needs="matrix",
     compute=_compute,
-    within=True,
 )  # fmt: skip

@@ -31,6 +31,5 @@ METRIC = Metric(
     chance="gaussian_factors",
     needs="heads",
     compute=_compute,
-    within=True,
     default=False,
 )  # fmt: skip

@@ -161,7 +161,6 @@ METRIC = Metric(
     ),
     needs="rows",
     compute=_rows,
-    within=True,
     finish=_finish,
     default=False,
 )  # fmt: skip
@@ -179,7 +178,6 @@ FITTED = Metric(
     ),
     needs="rows",
     compute=_rows,
-    within=True,
     finish=_finish_fitted,
     default=False,
 )  # fmt: skip
@@ -189,7 +187,6 @@ TOKENS = Metric(
     quantities=_quantities("token_energy_", _TOKEN, " of a receiver; their mean is the layer's"),
     needs="rows",
     compute=_rows,
-    within=True,
     finish=_finish_tokens,
     default=False,
 )
@@ -206,7 +203,6 @@ HEADS = Metric(
     ),
     needs="rows",
     compute=_head_rows,
-    within=True,
     finish=_finish_heads,
     default=False,
 )  # fmt: skip
@@ -218,6 +214,5 @@ STATIONARY = Metric(
     ),
     needs="heads",
     compute=_stationary,
-    within=True,
     default=False,
 )

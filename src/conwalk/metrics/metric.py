@@ -75,7 +75,6 @@ class LayerData:
         output: Y of these rows, ``(query, d)``; None where it is not known yet.
         first: index of the first of these rows.
         scores: scaled scores before mask and softmax, where the metric asked for them.
-        among: whether queries and keys are the same tokens.
         given: P, where it is there already.
     """
 
@@ -84,7 +83,6 @@ class LayerData:
     output: Float[Tensor, "query d_out"] | None = None
     first: int = 0
     scores: Float[Tensor, "head query key"] | None = None
-    among: bool = True
     given: Float[Tensor, "query key"] | None = None
 
     @cached_property
@@ -121,8 +119,6 @@ class Metric:
         default: whether it is part of the panel that runs unasked.
         chance: name of the null model (``conwalk.nulls.ALL``) that layers are drawn from when nulls
             are asked for; None where there is none, or a closed form stands beside it.
-        within: whether it is about tokens walking among themselves, and so is not asked where
-            queries and keys are different sequences, however many of each.
         folded: of metrics of the weights, whether the gain of the norm that feeds the value
             projection is multiplied into the maps first.
     """
@@ -135,7 +131,6 @@ class Metric:
     default: bool = True
     chance: str | None = None
     folded: bool = False
-    within: bool = False
 
     def _repr_html_(self) -> str:
         """Describe it and its quantities to a notebook."""

@@ -45,6 +45,5 @@ METRIC = Metric(
     chance="uniform",
     needs="rows",
     compute=_rows,
-    within=True,
     finish=_finish,
 )  # fmt: skip

@@ -40,6 +40,5 @@ METRIC = Metric(
     chance="shuffled_tokens",
     needs="matrix",
     compute=_compute,
-    within=True,
     default=False,
 )  # fmt: skip

@@ -66,5 +66,4 @@ METRIC = Metric(
     ),
     needs="scores",
     compute=_compute,
-    within=True,
 )  # fmt: skip

@@ -21,7 +21,7 @@ def _spectrum(data: LayerData) -> Arrays:
     norm = _largest(singular_triplets(walk, 1).values)
     numbers = dict.fromkeys((q.name for q in SPECTRUM.quantities), _NAN)
     numbers["operator_norm"] = norm
-    if walk.is_square and data.among:
+    if walk.is_square:
         first, second, token = _leading_moduli(walk)
         hermitian = symmetric_eigenpairs((walk + walk.H) * 0.5, 1)
         numbers |= {
@@ -151,7 +151,6 @@ NORMALITY = Metric(
     ),
     needs="heads",
     compute=_normality,
-    within=True,
     default=False,
     chance="gaussian_factors",
 )  # fmt: skip

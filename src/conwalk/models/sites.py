@@ -128,11 +128,6 @@ class AttentionSite:
         return self.value.scaled or self.output.gated or self.kind == "latent"
 
     @property
-    def among(self) -> bool:
-        """Whether queries and keys are the same tokens."""
-        return self.sides[0] == self.sides[1]
-
-    @property
     def n_kv_heads(self) -> int:
         """Value heads; query head h reads value head ``h // (n_heads // n_kv_heads)``."""
         return self.value.columns.shape[0]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conwalk import dims, nulls
 from conwalk.metrics import Arrays, LayerData, Metric, Quantity
 from conwalk.pipeline.collect import Collector
-from conwalk.pipeline.layers import Place, asked
+from conwalk.pipeline.layers import Place
 from conwalk.stats import benjamini_hochberg, two_sided
 
 BESIDE = {
@@ -65,7 +65,7 @@ class ChancePanel:
     def measure(self, data: LayerData, place: Place, collector: Collector) -> None:
         """Draw the nulls of one layer and compare what is in the collector with them."""
         by_null: dict[str, list[Metric]] = {}
-        for metric in asked(self._metrics, data.among):
+        for metric in self._metrics:
             by_null.setdefault(str(metric.chance), []).append(metric)
         for name, wanted in by_null.items():
             for metric, drawn in self._drawn(name, wanted, data, place).items():

@@ -58,17 +58,11 @@ class DetailsPanel:
         self._grams: operator_distances.Grams = {}
         self._bands: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
 
-    def measure(self, walk: ConnectionWalk, place: Place, *, among: bool = True) -> None:
-        """Draw a layer that is there as a whole; ``among`` as in :class:`LayerData`."""
+    def measure(self, walk: ConnectionWalk, place: Place) -> None:
+        """Draw a layer that is there as a whole."""
         if place[0] >= PROMPTS:
             return
         self._keep_maps([edge_maps.edge_rows(walk, self._cell)], place)
-        if among:
-            self._draw_tokens(walk, place)
-        if walk.n_queries <= edge_maps.CELLS:
-            self._walks.setdefault(place[0], {})[place[1]] = walk
-
-    def _draw_tokens(self, walk: ConnectionWalk, place: Place) -> None:
         cloud = eigenvalue_cloud.eigenvalue_cloud(walk)
         self._keep("spectrum_real", place, cloud.real)
         self._keep("spectrum_imag", place, cloud.imag)
@@ -76,6 +70,8 @@ class DetailsPanel:
         points = token_map.token_map(walk)
         if points is not None:
             self._keep("diffusion_map", place, points)
+        if walk.n_queries <= edge_maps.CELLS:
+            self._walks.setdefault(place[0], {})[place[1]] = walk
 
     def take_rows(self, walk: ConnectionWalk, place: Place) -> None:
         """Draw a block of query rows of a long text."""

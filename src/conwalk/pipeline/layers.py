@@ -1,6 +1,6 @@
 """Measure one layer of one prompt, from its whole attention or from blocks of query rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -63,19 +63,17 @@ class LayerPanel:
         walk = layer.walk if self._heads is None else layer.walk.heads[self._heads]
         if scores is not None and self._heads is not None:
             scores = scores[self._heads]
-        return LayerData(
-            walk, layer.value_input, first=layer.first, scores=scores, among=layer.site.among
-        )
+        return LayerData(walk, layer.value_input, first=layer.first, scores=scores)
 
     def measure(self, layer: CapturedLayer, place: Place, collector: Collector) -> LayerData:
         """Measure a layer whose attention is there as a whole."""
         data = self.data(layer, layer.scores)
-        for metric in asked(self._rows, data.among):
+        for metric in self._rows:
             _put(metric.finish(metric.compute(data)), place, collector)
-        for metric in asked((*self._matrix, *self._heads_metrics), data.among):
+        for metric in (*self._matrix, *self._heads_metrics):
             _put(metric.compute(data), place, collector)
         if layer.scores is not None:
-            for metric in asked(self._scores, data.among):
+            for metric in self._scores:
                 _put(metric.compute(data), place, collector)
         return data
 
@@ -101,7 +99,7 @@ class LayerPanel:
         if not measured.attention.shape[1]:
             return None
         data = self.data(measured)
-        for metric in asked(self._rows, data.among):
+        for metric in self._rows:
             for name, part in metric.compute(data).items():
                 growing.joined.put(metric.name, name, part, measured.first)
         if self._matrix:
@@ -132,23 +130,13 @@ class LayerPanel:
         growing = self._growing.pop(place)
         residual = reconstruction_residual(growing.rebuilt.of(_LAYER)["rebuilt"], output.output)
         if residual <= limit and measure:
-            for metric in asked(self._rows, output.site.among):
+            for metric in self._rows:
                 _put(metric.finish(growing.joined.of(metric.name)), place, collector)
             if self._matrix:
                 data = _matrix_only(growing.joined.of(_LAYER)["matrix"], growing)
-                for metric in asked(self._matrix, output.site.among):
+                for metric in self._matrix:
                     _put(metric.compute(data), place, collector)
         return residual
-
-
-def asked(metrics: Iterable[Metric], among: bool) -> list[Metric]:
-    """The metrics that mean something of a layer.
-
-    Args:
-        metrics: those that were chosen.
-        among: whether its queries and keys are the same tokens.
-    """
-    return [m for m in metrics if among or not m.within]
 
 
 def _put(values: Arrays, place: Place, collector: Collector) -> None:

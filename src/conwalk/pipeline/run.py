@@ -65,7 +65,7 @@ class Run:
         self.chance.measure(data, place, self.collector)
         self.depth.take(data, *place)
         if self.details:
-            self.details.measure(data.walk, place, among=data.among)
+            self.details.measure(data.walk, place)
         if self.layers.wants_scores and layer.scores is None:
             self._refuse(
                 f"scores of {layer.site.name}",

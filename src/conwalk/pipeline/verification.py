@@ -284,7 +284,7 @@ def prove(layer: CapturedLayer, proof: LayerProof) -> None:
     proof.row_sum_defect = max(proof.row_sum_defect, float((sums - 1).abs().max()))
     proof.leak = max(proof.leak, layer.leak)
     proof.least_weight = min(proof.least_weight, float(layer.attention.min()))
-    if layer.site.among:
+    if walk.is_square:
         proof.reach = max(proof.reach, layer.reach)
 
 
