@@ -30,6 +30,7 @@ from conwalk.families.table import write
 from conwalk.models import inference
 from conwalk.models.interception.scores import SOFTMAX
 from conwalk.models.sites import AttentionSite
+from conwalk.models.unattended import ranges
 from conwalk.pipeline.verification import LayerProof, prove
 from conwalk.theorems import reconstruction
 from family_build import build, model_class
@@ -213,7 +214,7 @@ def _sets(proofs: Sequence[LayerProof]) -> dict[str, str]:
     numbers: dict[str, list[int]] = {}
     for proof in proofs:
         numbers.setdefault(proof.site.stack, []).append(proof.site.layer)
-    return {stack: _ranges(sorted(set(layers))) for stack, layers in numbers.items()}
+    return {stack: ranges(sorted(set(layers))) for stack, layers in numbers.items()}
 
 
 def _without(model: Any, seen: Seen) -> str:
@@ -222,17 +223,7 @@ def _without(model: Any, seen: Seen) -> str:
     stacks = {p.site.stack for p in seen.proofs}
     if stacks != {"self"} or not isinstance(count, int) or seen.watched.refused:
         return ""
-    return _ranges(sorted(set(range(count)) - {p.site.layer for p in seen.proofs}))
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    spans: list[list[int]] = []
-    for n in numbers:
-        if spans and spans[-1][1] == n - 1:
-            spans[-1][1] = n
-        else:
-            spans.append([n, n])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
+    return ranges(sorted(set(range(count)) - {p.site.layer for p in seen.proofs}))
 
 
 def _stable(reason: str) -> str:

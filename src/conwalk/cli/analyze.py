@@ -3,8 +3,9 @@
 import json
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conwalk.cli import console, options, written
 from conwalk.cli.forecasting import forecast
@@ -132,9 +133,26 @@ def analyze(
             console.echo(line)
 
 
-def number(style: str, value: float | None) -> str:
+def _number(style: str, value: float | None) -> str:
     """A number of a table; a dash where there is none."""
     return "–" if value is None else style.format(value)
+
+
+def table(
+    title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, tuple[str, str]]
+) -> None:
+    """One line a layer: of each column its heading and how its numbers are written."""
+    console.table(
+        title,
+        ("layer", *(heading for heading, _ in columns.values())),
+        (
+            (
+                str(row["layer"]),
+                *(_number(style, row[name]) for name, (_, style) in columns.items()),
+            )
+            for row in rows
+        ),
+    )
 
 
 def show(source: str, found: "xr.Dataset") -> None:
@@ -142,15 +160,11 @@ def show(source: str, found: "xr.Dataset") -> None:
     from conwalk import results
 
     rows = results.layer_records(found)
-    shown = {name: c for name, c in COLUMNS.items() if name in found}
     prompts, tokens = found.sizes["prompt"], int(found["n_tokens"].sum())
-    console.table(
+    table(
         f"{source}: {len(rows)} layers, {prompts} prompts, {tokens} tokens",
-        ("layer", *(title for title, _ in shown.values())),
-        (
-            (str(row["layer"]), *(number(style, row[name]) for name, (_, style) in shown.items()))
-            for row in rows
-        ),
+        rows,
+        {name: c for name, c in COLUMNS.items() if name in found},
     )
     console.echo(LEGEND)
     for line in results.grouped([str(row["layer"]) for row in rows], list(found["verdict"].values)):

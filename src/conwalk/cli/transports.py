@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from conwalk.cli import console, options
-from conwalk.cli.analyze import folder_for, number
+from conwalk.cli.analyze import folder_for, table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -94,14 +94,7 @@ def _show(source: str, found: "xr.Dataset") -> None:
     from conwalk import results
 
     rows = results.layer_records(found)
-    console.table(
-        f"{source}: {len(rows)} layers, weights alone, {found.attrs['dtype']}",
-        ("layer", *(title for title, _ in COLUMNS.values())),
-        (
-            (str(row["layer"]), *(number(style, row[name]) for name, (_, style) in COLUMNS.items()))
-            for row in rows
-        ),
-    )
+    table(f"{source}: {len(rows)} layers, weights alone, {found.attrs['dtype']}", rows, COLUMNS)
     console.echo(LEGEND)
     for entry in results.refused(found):
         console.echo(f"refused: {entry['name']}: {entry['reason']}")

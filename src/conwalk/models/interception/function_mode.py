@@ -4,17 +4,16 @@ For model families and hand-written modules that do not ask the attention interf
 """
 
 import inspect
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from conwalk.models.interception.calls import Attended, AttentionCall, Handler
 from conwalk.models.interception.composite import OPENED
+from conwalk.models.interception.looking import LookingMode
 from conwalk.models.interception.products import (
     Product,
     einsum_product,
@@ -58,7 +57,7 @@ def _in_order(equation: str, first: bool) -> str:
     return equation if first else f"{right},{left}->{output}"
 
 
-class AttentionFunctionMode(TorchFunctionMode):
+class AttentionFunctionMode(LookingMode):
     """Follows softmax results until they meet their values, and hands those calls over."""
 
     def __init__(
@@ -74,18 +73,8 @@ class AttentionFunctionMode(TorchFunctionMode):
         self._handler = handler
         self._batch = batch
         self._weights: dict[int, Tensor] = {}
-        self._looking = True
         self._trail = Trail() if scores else None
         self._masked: Tensor | None = None
-
-    @contextmanager
-    def quiet(self) -> Generator[None]:
-        """Look away: calls made inside are the model's own business."""
-        before, self._looking = self._looking, False
-        try:
-            yield
-        finally:
-            self._looking = before
 
     def __torch_function__(
         self,

@@ -3,18 +3,17 @@
 For models that multiply with parameters themselves instead of calling a linear module.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import ref
 
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from conwalk.models.interception.composite import OPENED
 from conwalk.models.interception.contraction import FUNCTIONS, Contraction, Product, product
+from conwalk.models.interception.looking import LookingMode
 
 _REMEMBERED = 16
 """How many tensors made of parameters are kept for the products they are made for."""
@@ -182,7 +181,7 @@ ProductHandler = Callable[[ParameterProduct, Product, Callable[[], Tensor]], Ten
 """Takes a map, the product in which it is used, and what carries the product out."""
 
 
-class ParameterFunctionMode(TorchFunctionMode):
+class ParameterFunctionMode(LookingMode):
     """Hands every product of activations with a parameter to a handler.
 
     Args:
@@ -201,16 +200,6 @@ class ParameterFunctionMode(TorchFunctionMode):
         self._handler = handler
         self._parameters = parameters
         self._only = None if only is None else set(only)
-        self._looking = True
-
-    @contextmanager
-    def quiet(self) -> Generator[None]:
-        """Look away."""
-        before, self._looking = self._looking, False
-        try:
-            yield
-        finally:
-            self._looking = before
 
     def __torch_function__(
         self,
