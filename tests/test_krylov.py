@@ -110,6 +110,26 @@ def test_large_operators_are_never_written_out(monkeypatch: pytest.MonkeyPatch):
     assert singular_triplets(operator, 1).converged
 
 
+def test_small_products_run_on_one_thread_and_the_setting_is_as_found(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    seen: list[int] = []
+    threads = [3]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads[0])
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: threads.__setitem__(0, n))
+
+    class Watched(DenseOperator):
+        def _apply(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(threads[0])
+            return super()._apply(x)
+
+    eigenpairs(
+        Watched(torch.randn(30, 30, dtype=torch.float64), (30, 1), (30, 1)), 2, dense_up_to=5
+    )
+    assert 1 in seen
+    assert threads == [3]
+
+
 def test_single_precision_converges_to_its_rounding():
     values = 1e3 * np.concatenate([[4.0, 3.0], np.linspace(-1, 1, 700)])
     found = eigenpairs(_operator(_with_eigenvalues(values), dtype=torch.float32), 2)

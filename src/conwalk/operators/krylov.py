@@ -5,6 +5,8 @@ densely. A causal walk does not belong here: its spectrum is known exactly from 
 blocks, and rounding alone moves what an iterative solver finds (Theory §2).
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,6 +29,7 @@ Solver = Literal["symmetric", "general"]
 DENSE = 600
 """Operators of at most this many rows are written out."""
 
+_ONE_THREAD = 1 << 17
 _RESTARTS = 200
 _SEED = 0
 
@@ -190,10 +193,25 @@ def _iterate(
         "maxiter": restarts,
     }
     try:
-        values, vectors = solver(operator.to_scipy(), count, **options)
+        with _few_threads(size):
+            values, vectors = solver(operator.to_scipy(), count, **options)
     except sparse.ArpackNoConvergence as partial:
         return partial.eigenvalues, partial.eigenvectors.reshape(size, -1), False
     return values, vectors, True
+
+
+@contextmanager
+def _few_threads(size: int) -> Generator[None]:
+    """One thread for torch while small products alternate with the solver's own work.
+
+    The threads of one library would spin while the other's compute, at several times the cost.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if size <= _ONE_THREAD else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _eigenpairs(
