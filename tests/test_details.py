@@ -209,6 +209,29 @@ def test_long_texts_give_the_same_maps_in_blocks(
     assert "diffusion_map" not in blocks
 
 
+def _pairs(images: np.ndarray) -> np.ndarray:
+    """Means of neighbours along the last axis, of those that are there."""
+    two = np.stack([images[..., 0::2], images[..., 1::2]])
+    there = ~np.isnan(two)
+    means = np.nansum(two, 0) / np.maximum(there.sum(0), 1)
+    return np.where(there.any(0), means, np.nan)
+
+
+@pytest.mark.parametrize("above", [512, 2])
+def test_images_of_longer_texts_are_means_over_cells(
+    found: xr.Dataset, above: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge_maps, "CELLS", 3)
+    monkeypatch.setattr(analysis, "BLOCK_ABOVE", above)
+    monkeypatch.setattr(analysis, "BLOCK_ROWS", 4)
+    pooled = analyze(make_tiny("llama"), IDS, details=True)
+    for name in ("walk_matrix", "edge_norm", "edge_effective_rank"):
+        assert pooled[name].attrs["tokens_per_cell"] == 2
+        whole = found[name].values[0]
+        wanted = _pairs(_pairs(whole).swapaxes(1, 2)).swapaxes(1, 2)
+        assert np.allclose(pooled[name].values[0], wanted, rtol=1e-4, atol=1e-6, equal_nan=True)
+
+
 def test_maps_of_the_first_prompts_only() -> None:
     many = analyze(make_tiny("llama"), [[3, 4, 5]] * 10, layers=[0], details=True)
     there = np.isfinite(many["walk_matrix"].values).any((1, 2, 3))

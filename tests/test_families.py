@@ -66,6 +66,19 @@ def test_every_layer_is_rebuilt_and_nothing_changes(family: str, dtype: torch.dt
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_captured_values_are_those_of_every_value_head(family: str) -> None:
+    model = make_tiny(family, dtype=torch.float64)
+    caught: list[CapturedLayer] = []
+    watch(model).stream(tiny_inputs(model, 12, 2, 3), caught.append)
+    for layer in caught:
+        made = layer.value_input @ layer.transports.W_V
+        if layer.transports.b_V is not None:
+            made = made + layer.transports.b_V[:, None]
+        assert layer.value.shape == made.shape
+        assert torch.allclose(layer.value, made, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_layout_is_what_the_configuration_says(family: str) -> None:
     watched = watch(make_tiny(family))
     heads, values = HEADS.get(family, (4, 2 if family in GROUPED else 4))
