@@ -26,7 +26,7 @@ class Quantity:
     Attributes:
         name: variable name in results.
         symbol: how formulas write it.
-        dims: axes besides prompt and layer, a subset of ``(head, token, layer_to)``.
+        dims: axes besides prompt and layer: ``head``, ``token``, ``layer_to``; maps have others.
         unit: ``"1"`` for pure numbers.
         bounds: smallest and largest value it can take; None where there is none.
         meaning: one sentence.
