@@ -154,6 +154,9 @@
     return draw(figure).catch((error) => conwalk.fail(error));
   }
 
+  // A frame that is out of sight has no idle time; it must not wait for it forever.
+  const idle = () => new Promise((resume) => (window.requestIdleCallback ? window.requestIdleCallback(resume, { timeout: 200 }) : setTimeout(resume)));
+
   conwalk.drawRest = async function () {
     if (working) return;
     working = true;
@@ -162,7 +165,7 @@
       queue.delete(figure);
       observer.unobserve(figure.element);
       await guarded(figure);
-      await new Promise((resume) => (window.requestIdleCallback || setTimeout)(resume));
+      await idle();
     }
     working = false;
     document.documentElement.dataset.ready = "yes";
